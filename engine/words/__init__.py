@@ -1,0 +1,1 @@
+"""The language of the domain: frozen values and pure functions over them. No input, output, clock or await."""
