@@ -1,0 +1,1 @@
+"""Our journal: the one truth about a teardown, and its projections into the existing CLI's records."""

@@ -1,0 +1,1 @@
+"""One module, or one folder, per phase; all of one shape (`engine.phases.shape`)."""
