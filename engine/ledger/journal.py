@@ -22,6 +22,13 @@ class Altered(Exception):
         self.line = line
 
 
+class Unwritable(OSError):
+    """The journal could not be made durable: memory is ahead of the disk, nothing further may begin."""
+
+    def __init__(self, path: Path | None, error: OSError) -> None:
+        super().__init__(error.errno, error.strerror, str(path))
+
+
 class Clock(Protocol):
     def now(self) -> str: ...
 
@@ -133,7 +140,7 @@ class Journal:
         self._fd = -1
         self._buffer: list[bytes] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._broken: OSError | None = None
+        self._broken: Unwritable | None = None
         if path is not None:
             self._open(path)
 
@@ -158,7 +165,7 @@ class Journal:
         self._size = size
 
     async def append(self, event: Event) -> int:
-        """Write one event; its number. Raises `OSError` when it could not be made durable: then nothing may begin."""
+        """Write one event; its number. Raises `Unwritable`, now and from then on, when it could not be made durable."""
         if self._broken:
             raise self._broken
         self._seq += 1
@@ -183,8 +190,7 @@ class Journal:
             if self._fd >= 0:
                 self._write(data)
         except OSError as error:
-            # The pen is dead: memory is ahead of the disk now. Everyone who waits, and who comes later, is told.
-            self._broken = error
+            self._broken = Unwritable(self.path, error)  # everyone who waits, and who comes later, is told
         for seq, done in waiting:
             if self._broken is None and self._probe:
                 self._probe(seq)

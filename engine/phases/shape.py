@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from engine.home.records import Records
 from engine.ledger.events import Intended
 from engine.words.consent import Tier
 from engine.words.intents import Intent
 from engine.words.plans import Part, PhasePlan, Target
 from engine.words.presence import Proof, Ref, Sight
 from engine.words.reasons import Refusal
+
+if TYPE_CHECKING:
+    from engine.home.records import Records
 
 F = TypeVar("F")
 T = TypeVar("T")

@@ -42,8 +42,9 @@ class Gate:
 
 
 async def finish(task: asyncio.Future[T]) -> bool:
-    """Wait until a task is over, however often we are cancelled meanwhile; say whether we were."""
+    """Wait until a task is over, however often we are cancelled meanwhile; say whether we were. Its error is for others."""
     cancelled = False
+    task.add_done_callback(lambda t: t.cancelled() or t.exception())
     while not task.done():
         try:
             await asyncio.wait({task})

@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.ledger.events import Closed, Consented, Noted, Opened, PhaseEnded, Proven, Settled, Undone
-from engine.ledger.journal import Journal
+from engine.ledger.journal import Journal, Unwritable
 from engine.phases.shape import Cleared, Phase
 from engine.run.gate import Gate, finish
 from engine.run.hand import Projector, RunnerHand
@@ -164,11 +164,24 @@ class Runner:
 
     # -- the run ----------------------------------------------------------------------------------------------------
 
-    async def run(self) -> int:
-        """Run to the end of what may be done now; the exit code. Everything that happened is in the journal."""
+    async def open(self) -> None:
+        """Write the run's first line, or that an open run goes on. Before anything else, once."""
         loop = asyncio.get_running_loop()
         self._ended = {p.phase: loop.create_future() for p in self.plan.phases}
-        await self._open()
+        if self._journal.run in self._journal.state.runs:
+            await self._journal.append(Noted(self._opening.command, "resumed", self._opening.program))
+        else:
+            o = self._opening
+            await self._journal.append(
+                Opened(self.plan, o.command, o.operation_id, o.receipt_id, o.argv, o.program)
+            )
+
+    async def run(self) -> int:
+        """Run to the end of what may be done now; the exit code. Everything that happened is in the journal.
+
+        Raises `Unwritable` when the journal could not be kept: then the world may be ahead of what was said.
+        """
+        loop = asyncio.get_running_loop()
         if not self.dry:
             for phase, target in self.plan.targets():
                 await self._repay(phase.phase, target)  # what a dead run took away comes first
@@ -183,20 +196,9 @@ class Runner:
                 raise result
         statuses = [f.result() for f in self._ended.values()]
         code = exit_code(statuses, self._reasons, kept_is_fine=self._kept_is_fine)
-        await self._journal.append(
-            Closed(code, final=all(s is Status.COMPLETED for s in statuses), detail=self.gate.why)
-        )
+        final = all(s is Status.COMPLETED for s in statuses)
+        await self._journal.append(Closed(code, final=final, detail=self.gate.why))
         return code
-
-    async def _open(self) -> None:
-        known = self._journal.state.runs.get(self._journal.run)
-        if known is None:
-            o = self._opening
-            await self._journal.append(
-                Opened(self.plan, o.command, o.operation_id, o.receipt_id, o.argv, o.program)
-            )
-        else:
-            await self._journal.append(Noted(self._opening.command, "resumed", self._opening.program))
 
     async def _stop_waits(self, tasks: list[asyncio.Task[None]]) -> None:
         """A stop cancels every look and every wait at once; steps in flight finish by themselves."""
@@ -208,13 +210,17 @@ class Runner:
         name, status, blocked = plan.phase, Status.CANCELLED, tuple[str, ...]()
         try:
             status, blocked = await self._phase_status(plan)
+        except Unwritable as broken:
+            self.gate.close(f"the journal cannot be written: {broken.strerror}")
+            raise
         except asyncio.CancelledError:
             if not self.gate.stop.is_set():
                 raise
         finally:
+            # On disk before anyone who needs this phase may start; but nobody waits for ever if that fails.
+            await finish(asyncio.ensure_future(self._journal.append(PhaseEnded(name, status, blocked))))
             if not self._ended[name].done():
                 self._ended[name].set_result(status)
-            await finish(asyncio.ensure_future(self._journal.append(PhaseEnded(name, status, blocked))))
 
     async def _phase_status(self, plan: PhasePlan) -> tuple[Status, tuple[str, ...]]:
         name = plan.phase
@@ -231,9 +237,13 @@ class Runner:
         if name in self._kept:
             return Status.KEPT, ()
         await self._journal.append(Noted(name, "phase_began"))
-        async with asyncio.TaskGroup() as group:
-            got = [group.create_task(self._target(plan, t)) for t in plan.targets]
-        return fold_phase((t.result() for t in got), plan.unread), ()
+        outcomes = await asyncio.gather(
+            *(self._target(plan, t) for t in plan.targets), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return fold_phase((o for o in outcomes if isinstance(o, Outcome)), plan.unread), ()
 
     # -- one target -------------------------------------------------------------------------------------------------
 
@@ -250,6 +260,8 @@ class Runner:
             if not self.gate.stop.is_set():
                 raise
             out = self._came_to(target, hand, Verdict.STOPPED)
+        except Unwritable:
+            raise
         except Exception as bug:  # the one broad handler: a bug in one target never stops an independent one
             detail = redact(f"{type(bug).__name__}: {bug}")
             out = self._came_to(
