@@ -1,0 +1,1 @@
+"""What exists and costs, by source, joined with a plan. Reads only."""
