@@ -1,0 +1,57 @@
+"""The command lines that we print: each works as printed."""
+
+from __future__ import annotations
+
+import shlex
+
+from engine.words.identity import Identity
+from engine.words.plans import Target
+
+
+def selector(identity: Identity) -> list[str]:
+    """How a command is aimed at this project: by alias while it is configured, by receipt after it was forgotten."""
+    if identity.forgotten and identity.receipt_id:
+        return ["--receipt", identity.receipt_id]
+    return ["--project", identity.alias or identity.project_id]
+
+
+def destroy(identity: Identity) -> str:
+    """The command that goes on with the whole plan."""
+    return shlex.join(["npa", "destroy", *selector(identity), "--all", "--yes"])
+
+
+def for_target(identity: Identity, target: Target) -> list[str]:
+    """The single command that does what a phase does to one target; empty where none exists."""
+    who, d = selector(identity), target.detail
+    match target.phase:
+        case "workflows":
+            return ["npa", "workflow", "cancel", d.get("run_id", target.id), *who, "--json"] if d.get("run_id") else []
+        case "agents":
+            return ["npa", "agent", "destroy", *who, "--name", d.get("agent_name", target.name), "--yes", "--json"]
+        case "agent_iam":
+            return ["npa", "agent", "destroy", *who, "--name", d.get("agent_name", "agent"), "--yes", "--json"]
+        case "controller":
+            return [
+                "npa", "skypilot", "cleanup-controller", *who, "--project-id", identity.project_id, "--context", d.get("context", ""),
+                "--cluster-id", d.get("cluster_id", ""), "--yes", "--json",
+            ]  # fmt: skip
+        case "clusters":
+            return [
+                "npa", "cluster", "down", *who, "--project-id", identity.project_id, "--cluster-id", target.id,
+                "--context", d.get("context", ""), "--force", "--json",
+            ]  # fmt: skip
+        case "bucket":
+            return [
+                "npa", "storage", "bucket", "delete", *who, "--project-id", identity.project_id, "--name", d.get("bucket", target.name),
+                "--yes", "--wait", "--json",
+            ]  # fmt: skip
+        case "storage_iam":
+            return ["npa", "storage", "service-account", "delete", *who, "--id", target.id, "--yes", "--json"]
+        case "local_cleanup":
+            return ["npa", "cleanup", *who, "--yes", "--keep-sky", "--json"]
+        case "forget_alias":
+            return ["npa", "configure", "--forget-project", identity.alias]
+        case "final_audit":
+            return ["npa", "cleanup", "--project", identity.project_id, "--full", "--json"]
+        case _:
+            return []
