@@ -99,8 +99,9 @@ class Phase(Protocol[F]):
         """Ask for the changes, in their order, each by `hand.step`. Returns when they are asked for, not when they are over."""
         ...
 
-    async def tidy(self, target: Target, proof: Proof) -> None:
-        """Remove the local records and secrets that the target leaves behind. Raises `OSError`, `RecordError`, `Trouble`: residue."""
+    async def tidy(self, target: Target, proof: Proof, hand: Hand) -> None:
+        """Remove the local records and secrets that the target leaves behind; what another program keeps (SkyPilot's own record)
+        by `hand.step`. Whatever it raises of `OSError`, `Trouble` and `Refused` is residue, named in the outcome."""
         ...
 
     async def undo(self, target: Target, debt: Intended, hand: Hand) -> None:

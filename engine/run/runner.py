@@ -333,7 +333,7 @@ class Runner:
                 if known != proof:
                     await self._journal.append(Proven(target.key, proof))
                 await self._projector.before_tidy(target.key)
-                await phase.tidy(target, proof)  # local records and secrets: only behind the proof
+                await phase.tidy(target, proof, hand)  # local records and secrets: only behind the proof
             except (Trouble, OSError, Refused) as left:
                 residue = redact(str(left)) or type(left).__name__
         acted = hand.acted or target.key in self._journal.state.accepted

@@ -137,7 +137,7 @@ class Things:
             ]
         )
 
-    async def tidy(self, target: Target, proof: Proof) -> None:
+    async def tidy(self, target: Target, proof: Proof, hand: Hand) -> None:
         assert len(proof) == 2 * len(target.parts) or self.found
         self.tidied.append(target.key)
         (self.cloud.path.parent / f"{target.key.replace('/', '-')}.record").unlink(missing_ok=True)
