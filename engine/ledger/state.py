@@ -44,6 +44,8 @@ class Run:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     began: dict[str, str] = field(default_factory=dict)
     finished: dict[str, str] = field(default_factory=dict)
+    retained: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """What a look-only target found that stays by design, a line each."""
     acted: bool = False
 
 
@@ -97,6 +99,9 @@ class State:
             case Noted(subject=s, what="phase_began") if run:
                 run.began[s] = entry.at
                 run.finished.pop(s, None)
+                run.retained = {k: v for k, v in run.retained.items() if not k.startswith(f"{s}/")}
+            case Noted(subject=s, what="retained", detail=line) if run:
+                run.retained[s] = (*run.retained.get(s, ()), line)
             case Noted(subject=s, what="found", parts=parts):
                 known = self.found.get(s, ())
                 self.found[s] = known + tuple(p for p in parts if all(p.ref != k.ref for k in known))
