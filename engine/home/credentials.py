@@ -137,18 +137,19 @@ def _project(found: Fields, project_id: str, problems: Problems) -> ProjectCrede
     with problems.kept():
         record = replace(record, nebius_account_id=found.block("nebius").text("service_account_id"))
     with problems.kept():
-        access = found.block("storage_iam")
-        generations = [account for row in access.items("generations") if (account := read_account(row))]
-        top = read_account(access)
-        known = {account.service_account_id for account in generations}
-        if top and top.service_account_id not in known:
-            generations.append(top)
-        record = replace(
-            record,
-            active_account_id=access.text("active_service_account_id"),
-            generations=tuple(generations),
-        )
+        record = _with_accounts(record, found.block("storage_iam"))
     return record
+
+
+def _with_accounts(record: ProjectCredentials, access: Fields) -> ProjectCredentials:
+    generations = [account for row in access.items("generations") if (account := read_account(row))]
+    top = read_account(access)
+    # A store from before there were generations has its one account at the top.
+    if top and top.service_account_id not in {account.service_account_id for account in generations}:
+        generations.append(top)
+    return replace(
+        record, active_account_id=access.text("active_service_account_id"), generations=tuple(generations)
+    )
 
 
 def _setups(root: Fields, problems: Problems) -> Iterator[SetupRecord]:
