@@ -138,7 +138,7 @@ def _project(found: Fields, project_id: str, problems: Problems) -> ProjectCrede
         record = replace(record, nebius_account_id=found.block("nebius").text("service_account_id"))
     with problems.kept():
         record = _with_accounts(record, found.block("storage_iam"))
-    return record
+    return record  # noqa: RET504 - the assignment may not have come to pass
 
 
 def _with_accounts(record: ProjectCredentials, access: Fields) -> ProjectCredentials:

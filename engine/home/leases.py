@@ -60,7 +60,8 @@ def read_lease(roots: Roots, project: str) -> Lease | None:
     document = read_json(path, roots.operations, Kind.LEASES)
     if document is None:
         return None
-    found = Fields(document, kind=Kind.LEASES, path=path, scope=project)
+    found = Fields(document, kind=Kind.LEASES, path=path)
+    found = found.scoped(found.text("project_id"))
     found.schema("schema_version", SCHEMA)
     identity = found.needed("project_identity")
     if identity != project:

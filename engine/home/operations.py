@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as defaulted
 from pathlib import Path, PurePosixPath
 
 from engine.home.documents import read_json
@@ -45,7 +46,7 @@ class OperationResource:
     project_id: str
     ownership: str
     ownership_source: str
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = defaulted(default_factory=dict)
     creation_window_start: str = ""
     creation_window_end: str = ""
     generation: int = 1
@@ -204,7 +205,8 @@ def parse_journal(document: Mapping[str, object], path: Path, operation_id: str)
 
 def _resource(found: Fields) -> OperationResource:
     ownership = found.text("ownership")
-    if ownership not in OWNERSHIPS:
+    # An empty one is no claim at all, so it proves nothing and hurts nothing.
+    if ownership and ownership not in OWNERSHIPS:
         raise found.error("ownership", "is not one that this program knows", fault=Fault.UNSUPPORTED)
     return OperationResource(
         field=found.where,

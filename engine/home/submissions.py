@@ -97,7 +97,11 @@ def _ledger(path: Path, roots: Roots, project: str) -> Submission:
     workflow = found.child("workflow")
     # Any launch key ends the proof, whatever it holds: a launch was begun.
     has_launch = "launch" in set(found)
-    launch = found.block("launch") if isinstance(found.raw("launch"), dict) else found.block("")
+    launch = (
+        found.block("launch")
+        if isinstance(found.raw("launch"), dict)
+        else Fields({}, kind=found.kind, path=path)
+    )
     launch_state = found.text("launch_state")
     return Submission(
         path=path,
