@@ -137,10 +137,25 @@ def merged(
     return base
 
 
+_KEYS = {
+    "agents": "instance_id",
+    "clusters": "cluster_id",
+    "workflows": "run_id",
+    "generations": "service_account_id",
+}
+
+
 def _filled(known: Mapping[str, Any], root: Mapping[str, Any]) -> Document:
-    """What is recorded stays; what is missing is added. Scalars of an identity are immutable."""
+    """What is recorded stays; what is missing is added. Scalars of an identity are immutable; collections grow by their ids."""
     out = dict(known)
     for name, value in root.items():
-        if name not in out or out[name] in ("", None, [], {}):
+        if isinstance(value, Mapping):
+            out[name] = _filled(out.get(name) or {}, value)
+        elif isinstance(value, list):
+            key = _KEYS.get(name, "")
+            there = list(out.get(name) or [])
+            ids = {row.get(key) for row in there if isinstance(row, Mapping)}
+            out[name] = there + [row for row in value if row.get(key) not in ids]
+        elif not out.get(name):
             out[name] = value
     return out
