@@ -138,13 +138,10 @@ def _call(
 
 
 def _operation(raw: object) -> Operation:
-    from nebius.aio.service_error import int_to_status_code
-
-    code = next(iter(values(raw, "status.code")), None)  # no status: it is under way
     return Operation(
         id=text(raw, "id"),
         description=text(raw, "description"),
         created_at=text(raw, "created_at"),
-        code=int_to_status_code(code).name if isinstance(code, int) else "",
+        code=text(raw, "status.code"),  # nothing while it is under way
         message=text(raw, "status.message"),
     )

@@ -132,11 +132,15 @@ class Connection:
         self, sdk: SDK, make: Make, what: str, left: float, key: str
     ) -> tuple[Answer | Missing | Trouble, float]:
         """One attempt and, where the provider said so, the nominal seconds after which to come back."""
+        from nebius.aio.token.options import OPTION_REPORT_ERROR
+
         options: RequestKwargs = {
             "timeout": left,
             "auth_timeout": left,
             "per_retry_timeout": left,
             "retries": 1,
+            # Else a failure to obtain a token is retried behind our back and comes out as a timeout.
+            "auth_options": {OPTION_REPORT_ERROR: "1"},
         }
         if key:
             options["metadata"] = [("x-idempotency-key", key)]
