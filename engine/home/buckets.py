@@ -58,7 +58,8 @@ def claimed_by_others(
     rows = tuple(records)
     mine = {row.name for row in rows if row.project_id == project_id}
     found = {
-        name: tuple(r for r in rows if r.name == name and r.project_id != project_id) for name in sorted(mine)
+        name: tuple(r for r in rows if r.name == name and r.project_id not in ("", project_id))
+        for name in sorted(mine)
     }
     return {name: others for name, others in found.items() if others}
 
@@ -66,7 +67,8 @@ def claimed_by_others(
 def _from_config(config: Config) -> Iterator[BucketRecord]:
     for stanza in config.projects:
         for keys in stanza.buckets:
-            yield _of_keys(keys, config.path.name, stanza.project_id)
+            # A stanza without an id may be any project: it counts as another one, so that its bucket is not taken for ours.
+            yield _of_keys(keys, config.path.name, stanza.project_id or f"alias:{stanza.alias}")
 
 
 def _from_credentials(credentials: Credentials) -> Iterator[BucketRecord]:

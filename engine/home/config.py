@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -110,9 +111,12 @@ class Config:
 def read_config(roots: Roots) -> Config | None:
     """The configuration; None when there is none. Raises `RecordError` when the file as a whole cannot be used."""
     document = read_yaml(roots.config_yaml, roots.config, Kind.CONFIG, own_link=True)
-    if document is None:
-        return None
-    root = Fields(document, kind=Kind.CONFIG, path=roots.config_yaml)
+    return None if document is None else parse_config(document, roots.config_yaml)
+
+
+def parse_config(document: Mapping[str, object], path: Path) -> Config:
+    """The configuration in a document. Raises `RecordError` only when it is no mapping of named parts."""
+    root = Fields(document, kind=Kind.CONFIG, path=path)
     problems = Problems()
     projects: list[ProjectRecord] = []
     owners: list[ControllerOwner] = []
@@ -138,7 +142,7 @@ def read_config(roots: Roots) -> Config | None:
         if owner is None and owners:
             owner = _sole_legacy(root, owners)
     return Config(
-        roots.config_yaml,
+        path,
         tuple(projects),
         default,
         owner,

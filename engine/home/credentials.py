@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -82,11 +82,14 @@ class Credentials:
 def read_credentials(roots: Roots) -> Credentials | None:
     """The credentials; None when there is no file. Raises `RecordError` when the file as a whole cannot be used."""
     document = read_yaml(roots.credentials_yaml, roots.config, Kind.CREDENTIALS)
-    if document is None:
-        return None
-    root = Fields(document, kind=Kind.CREDENTIALS, path=roots.credentials_yaml)
+    return None if document is None else parse_credentials(document, roots.credentials_yaml)
+
+
+def parse_credentials(document: Mapping[str, object], path: Path) -> Credentials:
+    """The credentials in a document. Raises `RecordError` only when it is no mapping of named parts."""
+    root = Fields(document, kind=Kind.CREDENTIALS, path=path)
     problems = Problems()
-    read = Credentials(roots.credentials_yaml)
+    read = Credentials(path)
     with problems.kept():
         current, projects = _store(root, problems)
         read = replace(read, current_project_id=current, projects=projects)

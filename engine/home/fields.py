@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from engine.home.errors import Fault, Kind, RecordError, RecordProblem, repair_remedy
 from engine.home.secret import Secret
+
+_VERSION = re.compile(r"npa\.[a-z.-]{1,48}\.v[0-9]{1,4}")
 
 
 class Fields:
@@ -155,7 +158,9 @@ class Fields:
         value = self._raw.get(key)
         if any(value == k and isinstance(value, bool) == isinstance(k, bool) for k in known):
             return
-        text = value if isinstance(value, str) and len(value) < 80 else _shape(value)
+        # A version of the CLI's own making may be shown; anything else under this name is file contents.
+        known_form = isinstance(value, str) and _VERSION.fullmatch(value)
+        text = value if known_form or isinstance(value, int) else _shape(value)
         raise self.error(
             key,
             f"says {text}, a schema version that this program does not know",

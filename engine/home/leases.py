@@ -6,6 +6,7 @@ left to the operator's choice.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,8 +59,11 @@ def read_lease(roots: Roots, project: str) -> Lease | None:
     """The lease of a project id (or of an alias, where the CLI knew no id); None when there is none. Raises `RecordError`."""
     path = roots.lease_folder(project) / "lease.json"
     document = read_json(path, roots.operations, Kind.LEASES)
-    if document is None:
-        return None
+    return None if document is None else parse_lease(document, path, project)
+
+
+def parse_lease(document: Mapping[str, object], path: Path, project: str) -> Lease:
+    """The lease in a document, which must be that of `project`. Raises `RecordError`."""
     found = Fields(document, kind=Kind.LEASES, path=path)
     found = found.scoped(found.text("project_id"))
     found.schema("schema_version", SCHEMA)

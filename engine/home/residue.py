@@ -214,9 +214,13 @@ def _empty_folders(roots: Roots, aliases: tuple[str, ...]) -> Iterator[Residue]:
             continue
         for name in _names(base):
             path = base / name
-            if path.is_symlink() or (path.is_dir() and _is_hollow(path)):
-                if item := _item(ResidueKind.EMPTY_FOLDER, path, name in aliases):
-                    yield item
+            hollow = path.is_symlink() or (path.is_dir() and _is_hollow(path))
+            if (
+                hollow
+                and not name.startswith(".")
+                and (item := _item(ResidueKind.EMPTY_FOLDER, path, name in aliases))
+            ):
+                yield item
 
 
 def _is_hollow(folder: Path) -> bool:
