@@ -116,8 +116,7 @@ def _explained(plan: Plan | None, resources: Sequence[Resource]) -> dict[Ref, tu
             continue
         for holder in _holders(r):
             if holder in owners:
-                phase, _ = owners[holder]
-                found[r.ref] = (phase, Ownership(Evidence.PART_OF, holder, "goes with it"))
+                found[r.ref] = (owners[holder][0], Ownership(Evidence.PART_OF, holder, "goes with it"))
                 owners[r.ref.id] = found[r.ref]
                 break
     return found
