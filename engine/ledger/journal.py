@@ -134,12 +134,14 @@ class Journal:
         self.run = run
         self.state = State()
         self.entries: list[Entry] = []
+        self.listeners: list[Callable[[Entry], None]] = []
+        """Called with each entry once it is on disk."""
         self._clock = clock
         self._probe = probe
         self._seq, self._prev = 0, ""
         self._fd = -1
         self._buffer: list[bytes] = []
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Entry, asyncio.Future[None]]] = []
         self._broken: Unwritable | None = None
         if path is not None:
             self._open(path)
@@ -179,7 +181,7 @@ class Journal:
         if not self._waiting:
             loop.call_soon(self._flush)
         done: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((entry.seq, done))
+        self._waiting.append((entry, done))
         await asyncio.shield(done)
         return entry.seq
 
@@ -191,9 +193,12 @@ class Journal:
                 self._write(data)
         except OSError as error:
             self._broken = Unwritable(self.path, error)  # everyone who waits, and who comes later, is told
-        for seq, done in waiting:
-            if self._broken is None and self._probe:
-                self._probe(seq)
+        for entry, done in waiting:
+            if self._broken is None:
+                if self._probe:
+                    self._probe(entry.seq)
+                for listener in self.listeners:
+                    listener(entry)
             if not done.done():
                 if self._broken:
                     done.set_exception(self._broken)

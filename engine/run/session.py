@@ -14,7 +14,7 @@ from engine.home.project_index import ProjectIndex, load_project_index
 from engine.home.receipt_rules import receipt_id_for
 from engine.home.records import Records
 from engine.home.roots import Roots, roots
-from engine.ledger.journal import Altered, file_name, load
+from engine.ledger.journal import Altered, Journal, file_name, load
 from engine.ledger.operations import COMMAND, RESOURCE_TYPE
 from engine.ledger.state import State
 from engine.phases.shape import Phase
@@ -26,6 +26,13 @@ from engine.settings import Settings
 from engine.words.identity import Identity
 from engine.words.plans import Plan
 from engine.words.reasons import Reason, Refusal, Refused
+
+
+@dataclass(slots=True)
+class Live:
+    """The state that phases consult: what was on disk at first, then the runner's own."""
+
+    state: State
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +51,13 @@ class Session:
     clients: Clients
     operation_id: str
     receipt_id: str
+    live: Live
     resumes: str = ""
     """The run whose recorded plan this is; empty for a new plan."""
+
+    def watch(self, journal: Journal) -> None:
+        """From now on phases that ask how far the teardown is are told by this journal."""
+        self.live.state = journal.state
 
     @property
     def journal_path(self) -> Path:
@@ -93,7 +105,8 @@ def open_session(
     clients = Clients(settings, r, clock, records)
     settings.refuse_time_scale(clients.endpoints())
     state = _state(r, identity)
-    phases = build_phases(records, clients, state)
+    live = Live(state)
+    phases = build_phases(records, clients, lambda: live.state)
     resumed = None if new_plan else state.resumable("destroy")
     newest = state.newest
     op, scope = _operation(records, identity)
@@ -120,6 +133,7 @@ def open_session(
         clients=clients,
         operation_id=op,
         receipt_id=receipt,
+        live=live,
         resumes=resumed.id if resumed else "",
     )
 
