@@ -171,12 +171,17 @@ def _from_receipt(receipt: Receipt) -> Iterator[StorageCandidate]:
         )
 
 
-def owned_ids(candidates: Iterable[StorageCandidate]) -> frozenset[str]:
-    """Every id that proven records say is the CLI's: accounts, their keys, their permits and groups."""
+def owned_ids(candidates: Iterable[StorageCandidate], setup: SetupRecord | None) -> frozenset[str]:
+    """Every id that proven records say is the CLI's: accounts, their keys, their permits and groups.
+
+    The setup journal names each of them by itself: a group stays there after its account is gone.
+    """
     found: set[str] = set()
     for candidate in candidates:
         if candidate.owned:
             found |= {candidate.service_account_id, *candidate.access_key_ids}
         if candidate.binding:
             found |= set(candidate.binding.owned_ids)
+    if setup:
+        found |= {row.id for row in setup.resources if row.owned and row.kind != "bucket"}
     return frozenset(found)

@@ -58,7 +58,8 @@ def clear_marker(roots: Roots, alias: str, project_id: str, gone: Collection[str
     credentials = read_credentials(roots)
     if credentials is not None and credentials.problems:
         raise RecordError(credentials.problems[0])
-    owned = owned_ids(storage_candidates(credentials, (), (), project_id)) - set(gone)
+    setup = credentials.setup(project_id) if credentials else None
+    owned = owned_ids(storage_candidates(credentials, (), (), project_id), setup) - set(gone)
     return _config(roots, lambda document: config_edits.clear_marker(document, alias, gone, owned))
 
 
