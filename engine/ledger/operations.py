@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.ledger.state import Run, State
+from engine.ledger.state import Run
 from engine.words import commandlines
 from engine.words.identity import Identity
 from engine.words.phases import needs
@@ -31,7 +31,6 @@ def document(
     existing: Mapping[str, Any] | None,
     identity: Identity,
     plan: Plan,
-    state: State,
     run: Run,
     pid: int,
     now: str,

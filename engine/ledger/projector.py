@@ -7,15 +7,14 @@ events are one rewrite: those who ask in the same tick of the loop share it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import errno
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from engine.clock import Clock
-from engine.home.atomic import write_private
-from engine.home.documents import read_json, write_json
-from engine.home.errors import Kind, RecordError
-from engine.home.locks import flocked
+from engine.home.errors import RecordError
+from engine.home.operation_writes import edit_journal, write_lease
 from engine.home.receipt_rules import sanitize_event
 from engine.home.receipts import edit_receipt, receipt_path
 from engine.home.roots import Roots
@@ -98,30 +97,18 @@ class RecordProjector:
         def change(before: dict[str, Any] | None) -> dict[str, Any]:
             return receipts.merged(before, self.receipt_id, self._identity, ours, root)
 
-        try:
-            edit_receipt(self._roots, self.receipt_id, change)
-        except RecordError as error:
-            raise OSError(0, str(error.problem)) from error
+        _as_os_error(lambda: edit_receipt(self._roots, self.receipt_id, change))
 
     def _write_operation(self) -> None:
         run = self._journal.state.runs.get(self._journal.run)
         if run is None or not run.operation_id:
             return
-        path = self._roots.operation(run.operation_id) / "journal.json"
-        with flocked(
-            self._roots.operation_lock(run.operation_id), root=self._roots.operations, kind=Kind.OPERATIONS
-        ):
-            existing = _existing(path, self._roots, Kind.OPERATIONS)
-            new = operations.document(
-                existing,
-                self._identity,
-                self._plan,
-                self._journal.state,
-                run,
-                self._holder.pid,
-                self._clock.now()[:19] + "Z",
-            )
-            write_private(path, write_json(new), kind=Kind.OPERATIONS, root=self._roots.operations)
+
+        def change(existing: dict[str, object] | None) -> dict[str, object]:
+            now, pid = self._clock.now()[:19] + "Z", self._holder.pid
+            return operations.document(existing, self._identity, self._plan, run, pid, now)
+
+        _as_os_error(lambda: edit_journal(self._roots, run.operation_id, change))
 
     def _write_lease(self, released: str) -> None:
         run = self._journal.state.runs.get(self._journal.run)
@@ -134,13 +121,13 @@ class RecordProjector:
             "phase": phase,
             "lifecycle": lifecycle,
         }
-        path = self._roots.lease_folder(self._identity.project_id) / "lease.json"
         new = lease_document(self._identity, fields, self._acquired, released, self._holder)
-        write_private(path, write_json(new), kind=Kind.LEASES, root=self._roots.operations)
+        _as_os_error(lambda: write_lease(self._roots, new))
 
 
-def _existing(path: Path, roots: Roots, kind: Kind) -> Mapping[str, Any] | None:
+def _as_os_error(write: Callable[[], object]) -> None:
+    """A record that another program left unusable stops us as a full disk does: nothing is called without its receipt."""
     try:
-        return read_json(path, roots.operations, kind)
+        write()
     except RecordError as error:
-        raise OSError(0, str(error.problem)) from error
+        raise OSError(errno.EINVAL, str(error.problem)) from error

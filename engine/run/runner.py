@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.clock import Clock
+from engine.home.errors import RecordError
 from engine.ledger.events import Closed, Consented, Noted, Opened, PhaseEnded, Proven, Settled, Undone
 from engine.ledger.journal import Journal, Unwritable
 from engine.phases.shape import Cleared, Phase
@@ -334,7 +335,7 @@ class Runner:
                     await self._journal.append(Proven(target.key, proof))
                 await self._projector.before_tidy(target.key)
                 await phase.tidy(target, proof, hand)  # local records and secrets: only behind the proof
-            except (Trouble, OSError, Refused) as left:
+            except (Trouble, OSError, RecordError, Refused) as left:
                 residue = redact(str(left)) or type(left).__name__
         acted = hand.acted or target.key in self._journal.state.accepted
         return Outcome(target.key, Verdict.DONE, acted, residue=residue)
