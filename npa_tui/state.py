@@ -1,0 +1,417 @@
+"""Everything that is on the screen, as one frozen value: a pure fold of what the console has seen so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from engine.inventory.model import Inventory, Row, SourceReport
+from engine.ledger.state import Run
+from engine.run.faces import Account, ProjectLine, RunnerInfo
+from engine.run.preview import PhasePreview
+from engine.words.identity import Identity
+from engine.words.plans import Plan
+from engine.words.presence import Absent
+from engine.words.reasons import Refusal
+from npa_tui.phases import Circumstances, PhaseView, Step, fold, plural
+from npa_tui.stands import FINISHED, Stand
+from npa_tui.trail import Trail
+
+OLD_INVENTORY = timedelta(minutes=5)
+
+
+class Mode(StrEnum):
+    """The badge: what the whole console is doing."""
+
+    PLAN = "PLAN"
+    LIVE = "LIVE"
+    STOPPED = "STOPPED"
+    DONE = "DONE"
+
+
+class Scene(StrEnum):
+    """What stands in the plan's place when there is no plan to show."""
+
+    EMPTY = "empty"
+    READING = "reading"
+    ERROR = "error"
+    READY = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the console has, gathered from the reader, the journal and the lease.
+
+    plan      the newest answer of the engine about the aimed project's records
+    first     the first complete inventory since the console was aimed at it
+    spends    project key -> (USD a day, hazards), of every project that was read in this session
+    asked     phases whose consent this console has put in the inbox and nobody has answered
+    since     when the console was aimed at the project: a run that ended later is still shown
+    problem   what went wrong while reading, when it was no provider's answer
+    """
+
+    now: datetime
+    since: datetime
+    projects: tuple[ProjectLine, ...] | None = None
+    aimed: str = ""
+    plan: Plan | Refusal | None = None
+    trail: Trail = field(default_factory=Trail)
+    trouble: str = ""
+    runner: RunnerInfo | None = None
+    account: Account | None = None
+    inventory: Inventory | None = None
+    first: Inventory | None = None
+    reports: tuple[SourceReport, ...] = ()
+    reading: bool = False
+    halted: bool = False
+    problem: str = ""
+    previews: Mapping[str, PhasePreview] = field(default_factory=dict)
+    asked: frozenset[str] = frozenset()
+    spends: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    receipt: str = ""
+    journal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One row of the inventory, with where it stands in the teardown. `goes`: the phase that takes it, 0 when none does."""
+
+    row: Row
+    stand: Stand
+    word: str
+    goes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """The run that the plan belongs to, as far as head, receipt and run view need it."""
+
+    id: str
+    started: str
+    ended: str
+    operators: tuple[str, ...]
+    receipt_id: str
+    closed: bool
+    """Converged: nothing of it is left to do."""
+    flying: int
+    retries: int
+    paused: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is on the screen. Widgets get parts of it and compare them; equal parts are not painted again."""
+
+    now: datetime
+    scene: Scene = Scene.EMPTY
+    mode: Mode = Mode.PLAN
+    sentence: str = ""
+    projects: tuple[ProjectLine, ...] = ()
+    spends: Mapping[str, tuple[float, int]] = field(default_factory=dict)
+    aimed: str = ""
+    line: ProjectLine | None = None
+    identity: Identity | None = None
+    account: Account | None = None
+    plan: Plan | None = None
+    digest: str = ""
+    phases: tuple[PhaseView, ...] = ()
+    run: RunView | None = None
+    runner: RunnerInfo | None = None
+    inventory: Inventory | None = None
+    items: tuple[Item, ...] = ()
+    gone: int = 0
+    spend: float | None = None
+    spend_before: float | None = None
+    reports: tuple[SourceReport, ...] = ()
+    reading: bool = False
+    halted: bool = False
+    refusal: Refusal | None = None
+    problem: str = ""
+    receipt: str = ""
+    journal: str = ""
+
+    @property
+    def done(self) -> int:
+        return sum(p.stand in FINISHED for p in self.phases)
+
+    @property
+    def protected(self) -> bool:
+        return self.line is not None and self.line.protected
+
+    @property
+    def age(self) -> timedelta | None:
+        """How old the inventory is."""
+        at = moment(self.inventory.at) if self.inventory else None
+        return max(timedelta(0), self.now - at) if at else None
+
+    @property
+    def old(self) -> bool:
+        return self.age is not None and self.age > OLD_INVENTORY
+
+    @property
+    def failed_sources(self) -> tuple[SourceReport, ...]:
+        return tuple(s for s in self.reports if not s.ok)
+
+    def phase(self, name: str) -> PhaseView | None:
+        return next((p for p in self.phases if p.name == name), None)
+
+    def numbered(self, number: int) -> PhaseView | None:
+        return next((p for p in self.phases if p.number == number), None)
+
+
+def moment(text: str) -> datetime | None:
+    """The moment that an RFC 3339 text names, in UTC."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def view(seen: Seen) -> View:
+    """The screen for what was seen."""
+    line = next((p for p in seen.projects or () if p.key == seen.aimed), None)
+    run = _run(seen)
+    plan = run.plan if run else seen.plan if isinstance(seen.plan, Plan) else None
+    alive = run is not None and seen.runner is not None and seen.runner.run == run.id
+    phases: tuple[PhaseView, ...] = ()
+    if plan is not None:
+        around = Circumstances(alive, seen.asked, seen.previews, _holds(plan, line, seen.inventory))
+        phases = fold(plan, run, seen.trail, around)
+    scene = _scene(seen, run, plan)
+    mode, sentence = _mode(seen, scene, run, alive, phases)
+    items, gone = _items(seen, plan, phases)
+    spend = sum(i.row.per_hour for i in items if i.row.per_hour) * 24.0 if seen.inventory else None
+    refusal = seen.plan if isinstance(seen.plan, Refusal) and plan is None else None
+    return View(
+        now=seen.now,
+        scene=scene,
+        mode=mode,
+        sentence=sentence,
+        projects=seen.projects or (),
+        spends={**seen.spends, seen.aimed: (spend, len(seen.inventory.hazards))}
+        if spend is not None and seen.inventory
+        else seen.spends,
+        aimed=seen.aimed,
+        line=line,
+        identity=plan.identity if plan else None,
+        account=seen.account,
+        plan=plan,
+        digest=plan.digest if plan else "",
+        phases=phases,
+        run=_run_view(run, seen.trail) if run else None,
+        runner=seen.runner,
+        inventory=seen.inventory,
+        items=items,
+        gone=gone,
+        spend=spend,
+        spend_before=_before(seen, run),
+        reports=seen.reports,
+        reading=seen.reading,
+        halted=seen.halted,
+        refusal=refusal,
+        problem=seen.trouble or seen.problem,
+        receipt=seen.receipt,
+        journal=seen.journal,
+    )
+
+
+def _run(seen: Seen) -> Run | None:
+    """The destroy run to show: the open one, else one that ended while we looked, else one after which nothing is left to plan."""
+    run = next((r for r in reversed(seen.trail.state.runs.values()) if r.command == "destroy"), None)
+    if run is None or run.open:
+        return run
+    ended = moment(run.ended)
+    if ended is not None and ended >= seen.since:
+        return run
+    over = not isinstance(seen.plan, Plan) or not any(True for _ in seen.plan.targets())
+    return run if over and seen.plan is not None else None
+
+
+def _scene(seen: Seen, run: Run | None, plan: Plan | None) -> Scene:
+    if seen.projects is None:
+        return Scene.READING
+    if not seen.projects and run is None:
+        return Scene.EMPTY
+    if seen.trouble or (isinstance(seen.plan, Refusal) and plan is None):
+        return Scene.ERROR
+    if run is not None:
+        return Scene.READY  # its plan was recorded: no inventory is needed to show it
+    if plan is None or seen.inventory is None:
+        return Scene.ERROR if seen.problem or seen.halted else Scene.READING
+    return Scene.READY if seen.inventory.complete else Scene.ERROR
+
+
+def _holds(plan: Plan, line: ProjectLine | None, inventory: Inventory | None) -> dict[str, tuple[str, str]]:
+    """Phases that nobody may start now, and why."""
+    if line is not None and line.protected:
+        why = "The project is protected: it is shown, and never torn down."
+        return {p.phase: ("protected", why) for p in plan.phases}
+    homeless = [r for r in inventory.rows if not r.phase and r.ref.kind != "project"] if inventory else []
+    if homeless and plan.phase("delete_project"):
+        first = homeless[0]
+        kind = first.ref.kind.replace("_", " ")
+        short = f"1 {kind}" if len(homeless) == 1 else f"{len(homeless)} others"
+        names = ", ".join(f"{r.ref.kind.replace('_', ' ')} {r.name or r.ref.id}" for r in homeless[:6])
+        more = f" and {len(homeless) - 6} more" if len(homeless) > 6 else ""
+        verb = "is" if len(homeless) == 1 else "are"
+        why = f"{names}{more} {verb} in no phase of this plan. Delete or move {'it' if verb == 'is' else 'them'}, then read again."
+        return {"delete_project": (short, why[0].upper() + why[1:])}
+    return {}
+
+
+# -- the badge ------------------------------------------------------------------------------------------------------------
+
+
+def _mode(
+    seen: Seen, scene: Scene, run: Run | None, alive: bool, phases: tuple[PhaseView, ...]
+) -> tuple[Mode, str]:
+    if alive:
+        return Mode.LIVE, _live(seen.trail.paused, phases)
+    if seen.runner is not None:
+        return (
+            Mode.LIVE,
+            f"{seen.runner.command or 'another program'} holds the project, pid {seen.runner.pid}",
+        )
+    if run is None or scene is not Scene.READY:
+        return Mode.PLAN, "nothing changes until you confirm a phase"
+    by_stand = {s: [p for p in phases if p.stand is s] for s in Stand}
+    for stand, words in ((Stand.FAILED, "failed"), (Stand.UNKNOWN, "is not known")):
+        if by_stand[stand]:
+            return Mode.STOPPED, f"{_these(by_stand[stand])} {words}, nothing is running"
+    if not run.open and all(p.stand in FINISHED for p in phases):
+        return Mode.DONE, "nothing is left, receipt complete"
+    open_ = [p for p in phases if p.stand in (Stand.CONFIRM, Stand.READY)]
+    if not open_:
+        held = len(by_stand[Stand.HELD])
+        left = len(by_stand[Stand.LEFTOVERS])
+        parts = [f"{held} held" if held else "", f"{left} with leftovers" if left else ""]
+        return Mode.DONE, ", ".join(p for p in parts if p) or "nothing is left to do"
+    if not run.acted and not run.consents:
+        return Mode.PLAN, "nothing changes until you confirm a phase"
+    waiting = by_stand[Stand.CONFIRM]
+    return Mode.STOPPED, f"{_wait(waiting)}, nothing is running" if waiting else "nothing is running"
+
+
+def _live(paused: str, phases: tuple[PhaseView, ...]) -> str:
+    running = [p for p in phases if p.stand is Stand.RUNNING]
+    waiting = [p for p in phases if p.stand is Stand.CONFIRM]
+    parts = []
+    if paused:
+        parts.append(paused)
+    elif running:
+        parts.append(f"{_these(running)} {'is' if len(running) == 1 else 'are'} running")
+    if waiting:
+        parts.append(_wait(waiting))
+    return ", ".join(parts) or "the runner is at work"
+
+
+def _wait(phases: list[PhaseView]) -> str:
+    return f"{_these(phases)} {'waits' if len(phases) == 1 else 'wait'} for you"
+
+
+def _these(phases: list[PhaseView]) -> str:
+    numbers = [f"{p.number:02}" for p in phases]
+    if len(numbers) > 3:
+        return f"{len(numbers)} phases"
+    return numbers[0] if len(numbers) == 1 else f"{', '.join(numbers[:-1])} and {numbers[-1]}"
+
+
+# -- the inventory in the light of the run --------------------------------------------------------------------------------
+
+
+def _items(seen: Seen, plan: Plan | None, phases: tuple[PhaseView, ...]) -> tuple[tuple[Item, ...], int]:
+    """The rows that are still there, and how many that were there once are not."""
+    if seen.inventory is None:
+        return (), 0
+    at = moment(seen.inventory.at)
+    proven = _proven_since(seen.trail, at)
+    by_name = {p.name: p for p in phases}
+    steps = {s.key: s for p in phases for s in p.steps}
+    owner = {q.ref.id: steps.get(t.key) for _, t in plan.targets() for q in t.parts} if plan else {}
+    rows = [r for r in seen.inventory.rows if r.ref.id not in proven]
+    items = tuple(_item(r, by_name.get(r.phase), owner.get(r.ref.id)) for r in rows)
+    before = {r.ref.id for r in seen.first.rows} if seen.first else set()
+    return items, len(before - {r.ref.id for r in rows})
+
+
+def _proven_since(trail: Trail, at: datetime | None) -> set[str]:
+    """Ids that were seen gone, twice, after the inventory was read."""
+    found = set[str]()
+    for proof in trail.state.proofs.values():
+        for o in proof:
+            when = moment(o.at)
+            if isinstance(o.presence, Absent) and when and at and when > at:
+                found.add(o.ref.id)
+    return found
+
+
+def _item(row: Row, phase: PhaseView | None, step: Step | None) -> Item:
+    number = phase.number if phase else 0
+    if step is not None and step.stand in (Stand.FAILED, Stand.HELD, Stand.UNKNOWN):
+        word = {Stand.FAILED: "left", Stand.HELD: "held", Stand.UNKNOWN: "not known"}[step.stand]
+        return Item(row, step.stand, word, number)
+    if row.leaving or (step is not None and step.stand is Stand.RUNNING):
+        return Item(row, Stand.RUNNING, "deleting", number)
+    if phase is not None and phase.stand is Stand.HELD:
+        return Item(row, Stand.HELD, "held", number)
+    return Item(row, Stand.WAITS, row.state.replace("_", " ").lower() or "there", number)
+
+
+def _before(seen: Seen, run: Run | None) -> float | None:
+    """The spend a day before the run; None when nobody measured it: an inventory from a run's middle is no beginning."""
+    if seen.first is None or run is None:
+        return None
+    read, began = moment(seen.first.at), moment(run.started)
+    return seen.first.per_day if read and began and read <= began else None
+
+
+def _run_view(run: Run, trail: Trail) -> RunView:
+    return RunView(
+        id=run.id,
+        started=run.started,
+        ended=run.ended,
+        operators=tuple(dict.fromkeys(c.by for c in run.consents)),
+        receipt_id=run.receipt_id,
+        closed=not run.open,
+        flying=len(trail.flying),
+        retries=trail.retries,
+        paused=trail.paused,
+    )
+
+
+# -- the receipt ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptRow:
+    """One phase in the receipt's table, in targets."""
+
+    number: int
+    label: str
+    stand: Stand
+    planned: int
+    gone: int
+    held: int
+    left: int
+
+
+def receipt_rows(phases: tuple[PhaseView, ...]) -> tuple[ReceiptRow, ...]:
+    """The table of plan, gone, held, left; phases that have nothing to do are not in it."""
+    rows = []
+    for p in phases:
+        held = sum(s.stand is Stand.HELD for s in p.steps)
+        if p.total or p.stand is not Stand.NOTHING:
+            rows.append(
+                ReceiptRow(
+                    p.number, p.row.label, p.stand, p.total, p.settled, held, p.total - p.settled - held
+                )
+            )
+    return tuple(rows)
+
+
+def nouns(n: int, noun: str) -> str:
+    """`1 run`, `3 runs`."""
+    return f"{n} {noun if n == 1 else plural(noun)}"
