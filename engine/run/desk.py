@@ -17,7 +17,8 @@ from engine.home.stores import read_stores
 from engine.inventory.gather import gather
 from engine.inventory.model import Inventory, SourceReport
 from engine.ledger.journal import load
-from engine.run import detached, session as sessions
+from engine.run import detached
+from engine.run import session as sessions
 from engine.run.faces import Account, ProjectLine, RunnerInfo
 from engine.run.preview import PhasePreview, preview
 from engine.run.selection import Selection
