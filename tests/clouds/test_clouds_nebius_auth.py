@@ -8,13 +8,14 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from nebius_server import Cloud, api, home_with_token_file, metadata, refuse, serving, settings
+from nebius_server import Cloud, api, hang, home_with_token_file, metadata, refuse, serving, settings
 
 from engine.clock import Clock
 from engine.clouds.nebius.auth import describe_login
@@ -241,6 +242,25 @@ async def test_a_token_renewed_while_a_call_is_refused_saves_that_call(cloud: Cl
     assert asked == 2
 
 
+async def test_credentials_are_read_again_once_and_no_more(cloud: Cloud, tmp_path: Path) -> None:
+    home_with_token_file(tmp_path)
+    asked = 0
+
+    async def renew_and_refuse(request: Any, context: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        cloud.token = f"renewed-{asked}"
+        (tmp_path / "token").write_text(cloud.token)
+        await refuse(context, "UNAUTHENTICATED", "never good enough")
+
+    cloud.behaviours["BucketService/Get"] = renew_and_refuse
+    async with Nebius(settings(tmp_path, cloud.port), Clock(0.01)) as nebius:
+        presence = (await nebius.look(BUCKET)).presence
+        assert isinstance(presence, Unknown)
+        assert presence.cause is Cause.UNAUTHENTICATED
+    assert asked == 2
+
+
 async def test_a_login_made_after_the_first_failure_counts(cloud: Cloud, tmp_path: Path) -> None:
     async with Nebius(settings(tmp_path, cloud.port), Clock(0.01)) as nebius:
         presence = (await nebius.look(BUCKET)).presence
@@ -314,6 +334,20 @@ async def test_a_service_account_exchanges_its_key_for_a_token(cloud: Cloud, tmp
         assert len(cloud.called("TokenExchangeService/Exchange")) == 1
 
 
+async def test_a_token_left_in_the_environment_does_not_replace_a_service_account(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def exchange(request: Any, context: Any) -> Any:
+        return api("iam.v1").CreateTokenResponse(access_token="good", token_type="Bearer", expires_in=3600)
+
+    monkeypatch.setenv("NEBIUS_IAM_TOKEN", "stale")
+    monkeypatch.setenv("NEBIUS_PROFILE", "nope")
+    cloud.behaviours["TokenExchangeService/Exchange"] = exchange
+    service_account_profile(tmp_path)
+    async with Nebius(settings(tmp_path, cloud.port), Clock(0.01)) as nebius:
+        assert (await nebius.look(BUCKET)).presence == Absent()
+
+
 async def test_a_not_found_of_the_token_exchange_is_no_absence(cloud: Cloud, tmp_path: Path) -> None:
     async def no_such_key(request: Any, context: Any) -> Any:
         await refuse(context, "NOT_FOUND", "no such key")
@@ -350,6 +384,84 @@ def test_importing_and_making_the_client_loads_no_sdk() -> None:
         "print([m for m in sys.modules if m.split('.')[0] in ('nebius', 'grpc', 'yaml', 'cryptography')])"
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+async def look_in_a_process(
+    home: Path, cloud: Cloud, meanwhile: Callable[[], Awaitable[object]]
+) -> tuple[bytes, bytes]:
+    """What a process that looks once, and may be met `meanwhile`, leaves on stdout and on stderr."""
+    code = (
+        "import asyncio\n"
+        "from engine import clock, settings\n"
+        "from engine.clouds.nebius.client import Nebius\n"
+        "from engine.words.presence import Ref\n"
+        "async def main():\n"
+        "    async with Nebius(settings.read(), clock.Clock(0.01)) as nebius:\n"
+        f"        print((await nebius.look(Ref(*{tuple(BUCKET)!r}))).presence.cause)\n"
+        "asyncio.run(main())"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        code,
+        cwd=ROOT,
+        env={**os.environ, **settings(home, cloud.port).environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    await meanwhile()
+    return await process.communicate()
+
+
+async def test_the_sdk_is_silent_on_stderr(cloud: Cloud, tmp_path: Path) -> None:
+    async def no_such_key(request: Any, context: Any) -> Any:
+        await refuse(context, "PERMISSION_DENIED", "no such key")
+
+    cloud.behaviours["TokenExchangeService/Exchange"] = no_such_key
+    service_account_profile(tmp_path)
+    assert await look_in_a_process(tmp_path, cloud, lambda: asyncio.sleep(0)) == (b"unauthenticated\n", b"")
+
+
+async def test_the_c_core_of_grpc_is_silent_on_stderr(tmp_path: Path) -> None:
+    arrived = asyncio.Event()
+
+    async def arrive_and_hang(request: Any, context: Any) -> Any:
+        arrived.set()
+        await hang(request, context)
+
+    home_with_token_file(tmp_path)
+    async with AsyncExitStack() as stack:
+        cloud = await stack.enter_async_context(
+            serving(Cloud(behaviours={"BucketService/Get": arrive_and_hang}))
+        )
+
+        async def go_away_in_mid_call() -> None:
+            await arrived.wait()
+            await stack.aclose()
+
+        assert await look_in_a_process(tmp_path, cloud, go_away_in_mid_call) == (b"unreachable\n", b"")
+
+
+async def test_a_proxy_of_the_environment_is_not_asked_for_loopback(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    home_with_token_file(tmp_path)
+    async with Nebius(settings(tmp_path, cloud.port), Clock(0.01)) as nebius:
+        assert (await nebius.look(BUCKET)).presence == Absent()
+
+
+async def test_a_token_file_of_an_impersonating_profile_that_is_missing_is_no_login(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    profile = {"token-file": str(tmp_path / "none"), "impersonate-service-account-id": "serviceaccount-e00i"}
+    configure(tmp_path, p=profile)
+    async with Nebius(settings(tmp_path, cloud.port), Clock(0.01)) as nebius:
+        presence = (await nebius.look(BUCKET)).presence
+        assert isinstance(presence, Unknown)
+        assert presence.cause is Cause.UNAUTHENTICATED
 
 
 def test_without_the_sdk_there_is_no_client_and_nothing_is_absent(tmp_path: Path) -> None:

@@ -155,6 +155,16 @@ async def test_an_operation_that_came_back_failed_is_a_failure(cloud: Cloud, neb
     assert caught.value.cause is Cause.CONFLICT
 
 
+async def test_an_answer_that_is_no_operation_is_malformed(cloud: Cloud, nebius: Nebius) -> None:
+    async def garbage(request: Any, context: Any) -> bytes:
+        return b"\xff\xff\xff\xff"
+
+    cloud.behaviours["BucketService/Delete"] = garbage
+    with pytest.raises(Trouble) as caught:
+        await nebius.delete(intent(BUCKET))
+    assert caught.value.cause is Cause.MALFORMED
+
+
 @pytest.mark.parametrize("code", [None, 0])
 async def test_an_operation_under_way_or_done_is_accepted(
     cloud: Cloud, nebius: Nebius, code: int | None

@@ -118,6 +118,22 @@ async def test_throttling_narrows_the_lanes_and_success_widens_them() -> None:
     assert lanes.limit == 16
 
 
+async def test_a_turn_that_comes_in_the_moment_of_giving_up_goes_to_the_next() -> None:
+    lanes = Lanes(1)
+
+    async def wait() -> None:
+        async with lanes:
+            pass
+
+    async with lanes:
+        giving_up, following = asyncio.create_task(wait()), asyncio.create_task(wait())
+        await asyncio.sleep(0)
+    giving_up.cancel()  # its turn has come with the end of the block, but it has not run since
+    async with asyncio.timeout(1):
+        await following
+    assert giving_up.cancelled() or giving_up.cancelling()
+
+
 @given(st.integers(1, 4), st.lists(st.sampled_from(["run", "cancel", "throttle"]), min_size=1, max_size=25))
 def test_lanes_never_hold_more_than_the_limit_and_lose_no_place(most: int, deeds: list[str]) -> None:
     async def play() -> None:

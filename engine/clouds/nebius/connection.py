@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,6 +34,8 @@ DEADLINE = 20.0
 SHORTEST = 2.0
 """Real seconds that a call is given at least, whatever the time scale: the far side does not run faster."""
 ATTEMPTS = 3
+CLOSING = 5.0
+"""Real seconds after which a connection that does not close is left behind."""
 USER_AGENT = "npa-tui/0.1"
 _LARGEST_MESSAGE = 64 << 20
 
@@ -60,11 +64,12 @@ class Connection:
         self._opening = asyncio.Lock()
         self._sdk: SDK | None = None
         self._selected: Selected | None = None
+        self._packages: dict[str, ModuleType] = {}
 
     @property
     def host(self) -> str:
-        """Who is asked, for the record of an observation."""
-        return self._selected.login.endpoint if self._selected else self._settings.nebius_endpoint or "nebius"
+        """Who is asked, for the record of an observation; empty before credentials were selected, unless it is set."""
+        return self._selected.login.endpoint if self._selected else self._settings.nebius_endpoint
 
     async def open(self) -> Selected:
         """Select credentials and make the SDK. Raises `Trouble`: no client, unauthenticated."""
@@ -79,7 +84,9 @@ class Connection:
     async def close(self) -> None:
         sdk, self._sdk, self._selected = self._sdk, None, None
         if sdk is not None:
-            await sdk.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING):
+                    await sdk.close()
 
     async def load(self, package: str) -> ModuleType:
         """A package of the API, below `nebius.api.nebius`. Each takes 0.1 to 0.3 s once, off the event loop.
@@ -87,10 +94,14 @@ class Connection:
         Never the SDK's whole registry: that takes seconds and 200 MiB. Raises `Trouble` (no client).
         """
         await self._opened()
-        try:
-            return await asyncio.to_thread(importlib.import_module, f"nebius.api.nebius.{package}")
-        except ImportError as error:
-            raise Trouble(Cause.NO_CLIENT, redact(f"the Nebius SDK lacks {package}: {error}")) from error
+        loaded = self._packages.get(package)
+        if loaded is None:
+            try:
+                loaded = await asyncio.to_thread(importlib.import_module, f"nebius.api.nebius.{package}")
+            except ImportError as error:
+                raise Trouble(Cause.NO_CLIENT, redact(f"the Nebius SDK lacks {package}: {error}")) from error
+            self._packages[package] = loaded
+        return loaded
 
     async def call(
         self,
@@ -150,9 +161,8 @@ class Connection:
         except Exception as error:
             return classify(error, what, answered=True), 0.0
         try:
-            async with asyncio.timeout(
-                left + 0.5
-            ):  # the SDK keeps its own deadline; this one holds if it does not
+            # The SDK keeps the deadline itself; this one holds if it does not.
+            async with asyncio.timeout(left + 0.5):
                 message = await request
         except asyncio.CancelledError:
             if _being_cancelled():
@@ -172,6 +182,8 @@ class Connection:
         return Answer(message, await _request_id(request)), 0.0
 
     async def _opened(self) -> SDK:
+        if self._sdk is not None:
+            return self._sdk
         async with self._opening:
             if self._sdk is None:
                 selected = await asyncio.to_thread(select, self._settings)
@@ -182,9 +194,8 @@ class Connection:
 
 def _make_sdk(settings: Settings, selected: Selected, concurrency: int) -> SDK:
     """The SDK with our credentials and the endpoint of the settings. Importing it takes some 0.2 s: not on an event loop."""
-    os.environ.setdefault(
-        "GRPC_VERBOSITY", "NONE"
-    )  # its C core writes to stderr, which may be a console's screen
+    # The C core of gRPC writes to stderr, which may be a console's screen.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         import certifi
         import grpc
@@ -199,13 +210,11 @@ def _make_sdk(settings: Settings, selected: Selected, concurrency: int) -> SDK:
     local = is_loopback(endpoint)
     options: list[tuple[str, object]] = [("grpc.max_receive_message_length", _LARGEST_MESSAGE)]
     if local:
-        options.append(
-            ("grpc.enable_http_proxy", 0)
-        )  # else a proxy of the environment is asked for 127.0.0.1
+        # Else a proxy that the environment names is asked for 127.0.0.1.
+        options.append(("grpc.enable_http_proxy", 0))
     if local and settings.nebius_plaintext:
         options.append((INSECURE, True))
-    with open(certifi.where(), "rb") as bundle:  # noqa: PTH123
-        roots = bundle.read()
+    roots = Path(certifi.where()).read_bytes()
     try:
         return SDK(
             # By itself the SDK asks `<service>.<domain>`, which a bare address has not.
@@ -237,7 +246,8 @@ def _make_sdk(settings: Settings, selected: Selected, concurrency: int) -> SDK:
 
 
 def _quiet() -> None:
-    """The SDK logs a traceback for every failed attempt; each failure already reaches people through its `Trouble`."""
+    """The SDK logs a traceback for every failure, also of its background renewal of tokens, and without a handler they land on
+    stderr. Each failure already reaches people through its `Trouble`."""
     logger = logging.getLogger("nebius")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())

@@ -71,8 +71,8 @@ def classify(error: BaseException, what: str, *, answered: bool) -> Trouble | Mi
             return Trouble(Cause.TIMED_OUT, f"{what}: no answer in time")
         case OSError() if answered:
             return Trouble(Cause.UNREACHABLE, _said(what, error))
-        case OSError() | SDKError():
-            return Trouble(Cause.UNAUTHENTICATED, _said(f"{what}: no credentials", error))
+        case OSError() | SDKError() if not answered:
+            return Trouble(Cause.UNAUTHENTICATED, _said(f"{what}: could not authenticate", error))
         case _:
             # The decoder raises all sorts of things over answers it cannot make sense of.
             return Trouble(Cause.MALFORMED, _said(what, error))
@@ -86,7 +86,7 @@ def _of_status(error: RequestError, what: str, *, answered: bool) -> Trouble | M
         cause = CAUSES.get(code, Cause.UNAUTHENTICATED)
         return Trouble(
             cause if cause in TRANSIENT else Cause.UNAUTHENTICATED,
-            f"{what}: no credentials: {code}: {detail}",
+            f"{what}: could not authenticate: {code}: {detail}",
             redact(status.request_id),
         )
     if code == "NOT_FOUND":

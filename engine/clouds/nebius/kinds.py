@@ -6,6 +6,7 @@ of requests and fields are checked against the SDK's own descriptors by a test.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -76,6 +77,8 @@ class KindRow:
 
     def way(self, parent: str) -> Way | None:
         """How to list this kind below that parent, or None when the provider offers no such list."""
+        if parent and not is_id(parent):
+            return None
         below = kind_of(parent)
         return next(
             (way for way in self.ways if way.below == below and bool(parent) == bool(way.below)), None
@@ -83,10 +86,12 @@ class KindRow:
 
     def fits(self, id: str) -> bool:
         """Whether an id may be one of this kind. A name in the place of an id must not be asked for: its NotFound proves nothing."""
+        if not is_id(id):
+            return False
         if not self.prefixes:
-            return bool(id) and kind_of(id) in ("", self.kind)
-        prefix, dash, rest = id.partition("-")
-        return prefix in self.prefixes and bool(dash and rest)
+            return kind_of(id) in ("", self.kind)
+        prefix, _, rest = id.partition("-")
+        return prefix in self.prefixes and bool(rest)
 
 
 def _account(id: str) -> object:
@@ -323,11 +328,17 @@ _ROWS: tuple[KindRow, ...] = (
 KINDS: Mapping[str, KindRow] = MappingProxyType({row.kind: row for row in _ROWS})
 """Every kind by its name, in an order in which parents come before what lies below them."""
 
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _KIND_BY_PREFIX: Mapping[str, str] = {prefix: row.kind for row in _ROWS for prefix in row.prefixes} | {
     # Seen in public accounts of real projects, in no page of the provider: good for a hint, not for a refusal.
     "accesspermit": "access_permit",
     "groupmembership": "group_membership",
 }
+
+
+def is_id(text: str) -> bool:
+    """Whether a text has the characters and the length of an id, of whatever kind."""
+    return _ID.match(text) is not None
 
 
 def kind_of(id: str) -> str:

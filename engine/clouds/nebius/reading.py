@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 
 from engine.clouds.nebius.attributes import extract, extract_all, text
-from engine.clouds.nebius.kinds import KindRow
+from engine.clouds.nebius.kinds import KindRow, is_id
 from engine.words.presence import Present, Ref, Resource
 from engine.words.redact import redact
-
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 
 
 class Malformed(Exception):
@@ -29,21 +26,22 @@ def resource(row: KindRow, message: object, asked_below: str = "") -> Resource:
     """
     head = "" if row.flat else "metadata."
     id = text(message, f"{head}id")
-    if not _ID.match(id):
+    if not is_id(id):
         raise Malformed(
             f"a {row.kind} without an id" if not id else f"a {row.kind} with the id {redact(id, 80)!r}"
         )
     name = text(message, f"{head}name")
-    parent = ("" if row.flat else text(message, "metadata.parent_id")) or asked_below
+    # Only what the thing itself says makes its fingerprint: it must be the same however it was read.
+    own_parent = "" if row.flat else text(message, "metadata.parent_id")
     created_at = text(message, f"{head}created_at")
     state = extract(message, row.state)
     attrs = extract_all(message, row.attrs)
     return Resource(
         ref=Ref(row.kind, id),
         name=redact(name),
-        parent=redact(parent),
+        parent=redact(own_parent or asked_below),
         presence=Present(
-            fingerprint=fingerprint(id, name, parent, created_at),
+            fingerprint=fingerprint(id, name, own_parent, created_at),
             state=redact(state),
             leaving=state in row.leaving,
             due=redact(extract(message, row.due)) if row.due else "",
