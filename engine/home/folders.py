@@ -66,6 +66,7 @@ def opened_folder(folder: Path, root: Path, kind: Kind, *, create: bool = False)
     """
     if create:
         root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_home(root, kind)
     here, handle = root, -1
     try:
         step = _open_step(None, root, str(root), kind, create)
@@ -85,6 +86,18 @@ def opened_folder(folder: Path, root: Path, kind: Kind, *, create: bool = False)
     finally:
         if handle >= 0:
             os.close(handle)
+
+
+def _check_home(root: Path, kind: Kind) -> None:
+    """As root in somebody's home folder, a new store would belong to root and lock its user out."""
+    home = root.parent.stat()
+    if os.geteuid() == 0 and home.st_uid != 0 and not root.exists():
+        raise refused(
+            root.parent,
+            kind,
+            f"belongs to user id {home.st_uid}, and this program runs as root",
+            "run it as that user, without sudo",
+        )
 
 
 def _open_step(parent: int | None, path: Path, name: str, kind: Kind, create: bool) -> int | None:

@@ -34,7 +34,8 @@ JOURNAL_KEYS = tuple(k for k in IDENTITY_KEYS if k != "credential")
 
 REDACTED = "<redacted>"
 
-_PAIR_NAMES = r"[A-Za-z0-9_.-]*(?:access_?key|api_?key|bearer|credential|password|private_?key|secret|token)[A-Za-z0-9_.-]*"
+# Bounded, so that a long line without a secret costs no more than its length.
+_PAIR_NAMES = r"[A-Za-z0-9_.-]{0,40}(?:access_?key|api_?key|bearer|credential|password|private_?key|secret|token)[A-Za-z0-9_.-]{0,40}"
 _TOKENS = re.compile(
     r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bhf_[A-Za-z0-9]{6,}|\bnvapi-[A-Za-z0-9_-]{6,}|\bgh[pousr]_[A-Za-z0-9]{6,}"
 )

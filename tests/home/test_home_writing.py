@@ -112,6 +112,14 @@ def test_a_write_replaces_nothing_of_another_user(tmp_path: Path, name: str) -> 
     assert (folder / "x").read_text() == "theirs" and names(folder) == ["x"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which it is about")
+def test_root_makes_no_store_in_somebodys_home(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, -1)
+    with pytest.raises(RecordError, match="runs as root"):
+        write_private(tmp_path / ".npa" / "x", b"", kind=KIND, root=tmp_path / ".npa")
+    assert names(tmp_path) == []
+
+
 @pytest.mark.parametrize("call", ["write", "fsync", "rename"])
 def test_a_full_disk_leaves_the_old_file_and_no_temporary_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
