@@ -35,6 +35,7 @@ class Scene(StrEnum):
     """What stands in the plan's place when there is no plan to show."""
 
     EMPTY = "empty"
+    CHOOSE = "choose"
     READING = "reading"
     ERROR = "error"
     READY = "ready"
@@ -233,10 +234,10 @@ def _run(seen: Seen) -> Run | None:
 def _scene(seen: Seen, run: Run | None, plan: Plan | None) -> Scene:
     if seen.projects is None:
         return Scene.READING
-    if not seen.projects and run is None:
-        return Scene.EMPTY
     if seen.trouble or (isinstance(seen.plan, Refusal) and plan is None):
         return Scene.ERROR
+    if not seen.aimed:
+        return Scene.CHOOSE if seen.projects else Scene.ERROR if seen.problem else Scene.EMPTY
     if run is not None:
         return Scene.READY  # its plan was recorded: no inventory is needed to show it
     if plan is None or seen.inventory is None:

@@ -20,9 +20,10 @@ class Help(Command):
 
 class Quit(Command):
     id = "app.quit"
-    key = "ctrl+q"
+    key = "ctrl+q,ctrl+c"
     label = "Quit"
     help = "quit; a run goes on"
+    priority = True
     scope = Scope.APP
     group = Group.KEEP
 

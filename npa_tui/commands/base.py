@@ -77,6 +77,7 @@ class Command(ABC):
     id     names it in keymaps and tests, `scope.what`
     key    as Textual names it; several with commas. Empty: the palette only
     footer its place among the commands of its scope, from 1; 0 keeps it out of the footer
+    priority is heard in dialogs and fields too
     family help shows the keys of a family in one row, under this text
     """
 
@@ -88,6 +89,7 @@ class Command(ABC):
     group: ClassVar[Group] = Group.ACT
     footer: ClassVar[int] = 0
     family: ClassVar[str] = ""
+    priority: ClassVar[bool] = False
 
     def reason(self, at: Where) -> str:
         """Why it cannot act now, in a sentence; empty when it can."""

@@ -67,6 +67,8 @@ def aimed_at(view: View) -> tuple[str, str] | None:
 
 def _parts(view: View, ink: Ink, narrow: bool) -> list[Text]:
     """What else there is to say, the most important first."""
+    if view.scene in (Scene.EMPTY, Scene.CHOOSE):
+        return []
     if view.scene is Scene.READING:
         return [Text("reading inventory", style=ink("st-ask"))]
     if view.scene is Scene.ERROR:

@@ -17,6 +17,8 @@ def notice(view: View, ink: Ink, width: int) -> Text:
             return _error(view, ink, width)
         case Scene.EMPTY:
             return _empty(ink, width)
+        case Scene.CHOOSE:
+            return _choose(ink, width)
         case Scene.READY:
             return Text("")
 
@@ -106,5 +108,19 @@ def _empty(ink: Ink, width: int) -> Text:
             Text.assemble(("r     ", ink.key), ("look at the configuration again", ink.text)),
             Text.assemble(("?     ", ink.key), ("keys and signs", ink.text)),
             Text.assemble(("ctrl+q", ink.key), (" leave", ink.text)),
+        ]
+    )
+
+
+def _choose(ink: Ink, width: int) -> Text:
+    words = "There is more than one, and the console does not guess. Looking at a project changes nothing."
+    return lines(
+        [
+            Text("Which project?", style=ink.strong),
+            Text(""),
+            hang(Text(words, style=ink.muted), width, 0),
+            Text(""),
+            Text.assemble(("j k  ", ink.key), (" move", ink.text)),
+            Text.assemble(("enter", ink.key), (" aim at the highlighted project", ink.text)),
         ]
     )

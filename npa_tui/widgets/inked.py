@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 from npa_tui import commands
 from npa_tui.commands.base import Scope
@@ -25,10 +25,12 @@ def ink_of(node: MessagePump) -> Ink:
     return console(node).ink
 
 
-def bindings(scope: Scope) -> list[Binding]:
+def bindings(scope: Scope) -> list[BindingType]:
     """The keys of a scope. Each command has an action string of its own, and an id for keymaps."""
     return [
-        Binding(c.key, f"app.command('{c.id}')", c.label, show=False, id=c.id, tooltip=c.help)
+        Binding(
+            c.key, f"app.command('{c.id}')", c.label, show=False, id=c.id, tooltip=c.help, priority=c.priority
+        )
         for c in commands.of(scope)
         if c.key
     ]

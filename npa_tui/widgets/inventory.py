@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from rich.text import Text
+from textual.binding import BindingType
 
 from npa_tui.commands.base import Scope
 from npa_tui.render.ink import Ink
@@ -16,7 +18,7 @@ from npa_tui.widgets.lines import Lines
 
 
 class InventoryList(Lines[Line]):
-    BINDINGS = bindings(Scope.INVENTORY)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.INVENTORY)
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

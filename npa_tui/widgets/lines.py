@@ -15,6 +15,7 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
 
 from npa_tui.render.ink import Ink
 from npa_tui.widgets.inked import ink_of
@@ -49,12 +50,12 @@ class Lines(ScrollView, Generic[E], can_focus=True):
     class Highlighted(Message):
         """The cursor stands on something else, or what it stands on has changed."""
 
-        def __init__(self, lines: Lines[E]) -> None:
+        def __init__(self, lines: Widget) -> None:
             super().__init__()
             self.lines = lines
 
         @property
-        def control(self) -> Lines[E]:
+        def control(self) -> Widget:
             return self.lines
 
     def __init__(self, *, id: str | None = None) -> None:

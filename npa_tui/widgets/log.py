@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import ClassVar
 
 from rich.text import Text
 from textual import events
+from textual.binding import BindingType
 
 from engine.run.narration import Line
 from npa_tui.commands.base import Scope
@@ -20,7 +22,7 @@ _PLAIN = Ink()
 
 
 class LogView(Lines[Line]):
-    BINDINGS = bindings(Scope.LOG)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.LOG)
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from rich.text import Text
+from textual.binding import BindingType
 
 from npa_tui.commands.base import Scope
 from npa_tui.phases import PhaseView, Step
@@ -47,7 +49,7 @@ Entry = StageEntry | PhaseEntry | StepEntry
 class PlanTree(Lines[Entry]):
     """`show` keeps the cursor where it is; only the first time it looks for what waits for an answer."""
 
-    BINDINGS = bindings(Scope.PLAN)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.PLAN)
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -111,7 +113,7 @@ class PlanTree(Lines[Entry]):
         if phase is None or self._view is None:
             return {}
         now = self._view.phase(phase.name) or phase
-        return {n: "needed" for n in now.needs} | {n: "unblocked" for n in now.unblocks}
+        return dict.fromkeys(now.needs, "needed") | dict.fromkeys(now.unblocks, "unblocked")
 
     def _entries(self, view: View, relations: dict[int, str]) -> list[Entry]:
         entries: list[Entry] = []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rich.text import Text
+from textual.binding import BindingType
 
 from engine.run.faces import ProjectLine
 from npa_tui.commands.base import Scope
@@ -26,7 +28,7 @@ class ProjectEntry:
 
 
 class ProjectList(Lines[ProjectEntry]):
-    BINDINGS = bindings(Scope.PROJECTS)
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.PROJECTS)
 
     def show(self, view: View) -> None:
         self.set_entries(
