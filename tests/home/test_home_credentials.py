@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from engine.home import credential_edits, writers
 from engine.home.config import read_config
 from engine.home.credentials import Credentials, parse_credentials, read_credentials
 from engine.home.errors import Fault
+from engine.home.project_index import load_project_index
+from engine.home.records import gather
 from engine.home.roots import Roots
 from engine.home.storage_proofs import Source, storage_candidates
 
@@ -406,3 +409,37 @@ def test_edits_of_one_project_touch_nothing_else(
         for k in parsed(pruned).storage_for("project-a")
         if k.bucket in ("", "b") and (k.secret_key or k.bucket)
     ]
+
+
+# --- receipts as a source -----------------------------------------------------------------------------------------------------
+
+
+def receipt_of(project_id: str, **row: Any) -> str:
+    base = {
+        "service_account_id": "serviceaccount-r",
+        "service_account_name": "lerobot-training",
+        "iam_key_ids": ["accesskey-r"],
+    }
+    access = {**base, **row, "generations": [{**base, **row}]}
+    return json.dumps({
+        "schema_version": "npa.teardown.receipt.v2", "receipt_id": "r", "project_alias": project_id, "project_id": project_id,
+        "events": [], "identity": {"project_id": project_id, "agents": [{"project_id": "project-other"}], "storage_iam": access},
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(("ownership", "owned"), [("npa", True), ("unverified", False), ("", False)])
+def test_a_receipt_proves_an_account_only_as_the_clis(
+    home: Roots, put: Put, ownership: str, owned: bool
+) -> None:
+    put("teardown-receipts/r.json", receipt_of("project-a", ownership=ownership))
+    (found,) = gather(home, "project-a").storage_candidates
+    assert (found.source, found.owned, found.access_key_ids) == (Source.RECEIPT, owned, ("accesskey-r",))
+    assert (found.record, found.field) == ("teardown-receipts/r.json", "identity.storage_iam.generations[0]")
+    # The receipt mentions the other project, but its account is not that one's.
+    other = gather(home, "project-other")
+    assert other.receipts and other.storage_candidates == ()
+
+
+def test_a_project_id_in_the_place_of_an_alias_is_no_forgotten_alias(home: Roots, put: Put) -> None:
+    put("teardown-receipts/r.json", receipt_of("project-a"))
+    assert load_project_index(home).forgotten == ()
