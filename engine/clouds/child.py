@@ -362,10 +362,14 @@ class _Control:
 
 
 async def _gone(pid: int) -> None:
-    """Return once no process has this pid. It is not our child any more, so there is nothing to wait on but the pid."""
+    """Return once the process is over. It is not our child any more, so there is nothing to wait on but its pid; and whoever
+    inherited it may be slow to reap it, so that a zombie counts as over, where the kernel tells."""
     with contextlib.suppress(ProcessLookupError):
         while True:
             os.kill(pid, 0)
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:1] == ["Z"]:
+                    return
             await asyncio.sleep(0.02)
 
 
