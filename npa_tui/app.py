@@ -34,7 +34,7 @@ from npa_tui.screens.run import RunScreen
 from npa_tui.source import Source
 from npa_tui.stands import Stand
 from npa_tui.state import Mode, Scene, Seen, View, moment, view
-from npa_tui.themes import THEMES
+from npa_tui.themes import THEMES, ink_colours
 from npa_tui.trail import Trail
 from npa_tui.widgets.inked import bindings
 
@@ -92,24 +92,11 @@ class Console(App[int], inherit_bindings=False):
         for one in THEMES:
             self.register_theme(one)
         self.theme = theme
-        self.ink = self._make_ink()
-        self.theme_changed_signal.subscribe(self, lambda _theme: self._take_ink())
+        self.ink = Ink(self.glyphs, ink_colours(theme), theme == "npa-ansi")
         self.set_class(ascii_only, "-ascii")
         self.set_class(self.ink.native, "-native")
         if keymap:
             self.set_keymap(dict(keymap))
-
-    def _make_ink(self) -> Ink:
-        colours = {
-            name: value.removeprefix("ansi_")
-            for name, value in self.theme_variables.items()
-            if _is_colour(value)
-        }
-        return Ink(self.glyphs, colours, self.native_ansi_color)
-
-    def _take_ink(self) -> None:
-        self.ink = self._make_ink()
-        self.set_class(self.ink.native, "-native")
 
     # -- life -----------------------------------------------------------------------------------------------------------
 
@@ -259,7 +246,7 @@ class Console(App[int], inherit_bindings=False):
         log = main.query_one("#lines")
         return Where(
             self.view,
-            main.pane,
+            main.pane if self.view.scene is Scene.READY else "projects",
             main.phase,
             main.item,
             main.filtered,
@@ -488,10 +475,6 @@ class Console(App[int], inherit_bindings=False):
     def _say_not_started(self, sentence: str, advice: str) -> None:
         words = f"{sentence}\n{advice}" if advice else sentence
         self.notify(words, title="Nothing was started", severity="error", timeout=20)
-
-
-def _is_colour(value: str) -> bool:
-    return value.startswith(("#", "ansi_")) and " " not in value
 
 
 def _short(path: Path) -> str:

@@ -153,7 +153,10 @@ class _Edges:
                 blocked |= bad if other in must else set()
             elif stand not in SETTLED and (other in must or other not in self._over):
                 waiting.add(other)
-                if other in must and stand in BROKEN:
+                tried = stand in (Stand.FAILED, Stand.UNKNOWN) or (
+                    stand is Stand.HELD and other in self._over
+                )
+                if other in must and tried:
                     blocked.add(other)
         self._before[name] = waiting, blocked
         return waiting, blocked

@@ -163,3 +163,16 @@ def choose(wanted: str, environ: Mapping[str, str], color_system: str | None) ->
     if "NO_COLOR" in environ or color_system not in ("truecolor", "256", "windows"):
         return "npa-ansi"
     return "npa-dark"
+
+
+def ink_colours(name: str) -> dict[str, str]:
+    """The colours of a theme as rows need them: variable -> colour as Rich names it."""
+    theme = next(t for t in THEMES if t.name == name)
+    named = {
+        **theme.variables,
+        "foreground": theme.foreground or "",
+        "accent": theme.accent or "",
+        "panel": theme.panel or "",
+    }
+    plain = {k: v for k, v in named.items() if v.startswith(("#", "ansi_")) and " " not in v}
+    return {k: v.removeprefix("ansi_") for k, v in plain.items()}

@@ -48,7 +48,7 @@ class ConfirmScreen(ModalScreen[Question | None]):
     """Gives back the question that was agreed to, or None."""
 
     CSS_PATH = "confirm.tcss"
-    AUTO_FOCUS = None
+    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "keep", "Keep everything", show=False, id="confirm.keep"),
         Binding("y", "yes", "Go on", show=False, id="confirm.yes"),
@@ -95,7 +95,7 @@ class ConfirmScreen(ModalScreen[Question | None]):
         self.query_one("#keep").focus()
         self._paint()
         self.action_look()
-        self.set_interval(LOOK_EVERY, self._look_in_passing)
+        self.set_interval(LOOK_EVERY, self.look_in_passing)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._fit)
@@ -140,7 +140,7 @@ class ConfirmScreen(ModalScreen[Question | None]):
         self._paint()
         self._focus_first()
 
-    def _look_in_passing(self) -> None:
+    def look_in_passing(self) -> None:
         if self._question is not None and not self._changed and not self._looking:
             self._check_age()
             self.run_worker(

@@ -52,7 +52,7 @@ class Query(Input):
 class MainScreen(Framed):
     CSS_PATH = "main.tcss"
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.MAIN)
-    AUTO_FOCUS = None
+    AUTO_FOCUS = ""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,10 +120,11 @@ class MainScreen(Framed):
         if view.scene is not self._scene:
             before, self._scene = self._scene, view.scene
             self.set_class(not ready, "-no-plan")
-            if view.scene in (Scene.CHOOSE, Scene.EMPTY):
+            if view.scene is Scene.CHOOSE:
                 self.show_pane("projects")
-            elif before in (Scene.CHOOSE, Scene.EMPTY, None) or ready:
-                self.call_after_refresh(self._focus_pane)
+            elif before is Scene.CHOOSE:
+                self.show_pane("plan")
+            self.call_after_refresh(self._focus_pane)
         if view.mode is Mode.DONE and self._mode in (Mode.LIVE, None) and ready:
             self.show_pane("receipt")
         self._mode = view.mode
@@ -164,7 +165,7 @@ class MainScreen(Framed):
                 return ""
 
     def _scopes(self) -> list[Scope]:
-        return [_SCOPE[self.pane], Scope.MAIN]
+        return [_SCOPE[self.pane if self._scene is Scene.READY else "projects"], Scope.MAIN]
 
     # -- panes ----------------------------------------------------------------------------------------------------------
 
@@ -189,12 +190,10 @@ class MainScreen(Framed):
         self.show_pane(order[(at + step) % len(order)])
 
     def _focus_pane(self) -> None:
-        widget = self.query_one(_FOCUS[self.pane])
-        if self.pane == "plan" and self._scene is not Scene.READY:
-            self.set_focus(None)
-            self._mark_focus()
-        elif widget.display and not isinstance(self.focused, Input):
-            widget.focus()
+        # Without a plan there is nothing in its pane to stand on: the projects stay usable meanwhile.
+        pane = self.pane if self._scene is Scene.READY else "projects"
+        if not isinstance(self.focused, Input):
+            self.query_one(_FOCUS[pane]).focus()
 
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
@@ -203,10 +202,11 @@ class MainScreen(Framed):
         self._show_notes(console(self).view)
 
     def _mark_focus(self) -> None:
-        here = self.focused
-        if here is not None:
-            self.pane = self._pane_of(here) or self.pane
-        column = "side" if self.pane in SIDE else self.pane
+        here = self._pane_of(self.focused) if self.focused else None
+        if here and self._scene is Scene.READY:
+            self.pane = here
+        shown = here or self.pane
+        column = "side" if shown in SIDE else shown
         for name in ("projects", "plan", "side"):
             self.query_one(f"#title-{name}", PaneTitle).show(active=name == column)
 

@@ -10,9 +10,9 @@ from textual.message import Message
 from textual.widget import Widget
 
 from npa_tui.commands.base import PANES, Command, Pane
-from npa_tui.render.footer import footer
+from npa_tui.render.footer import fitting, footer, width_of
 from npa_tui.render.ink import Ink
-from npa_tui.widgets.inked import ink_of
+from npa_tui.widgets.inked import console, ink_of
 from npa_tui.widgets.prose import Bar
 
 TITLES: dict[Pane, str] = {
@@ -98,8 +98,18 @@ def _tabs(current: Pane, ink: Ink, width: int) -> Text:
 
 
 class KeyBar(Bar):
-    """The footer."""
+    """The footer; a command in it can be clicked."""
+
+    commands: tuple[Command, ...] = ()
 
     def show_commands(self, commands: Sequence[Command]) -> None:
-        found = tuple(commands)
+        found = self.commands = tuple(commands)
         self.show(lambda ink, width: footer(found, ink, width), found)
+
+    def on_click(self, event: events.Click) -> None:
+        x = 0
+        for command in fitting(self.commands, self.size.width):
+            x += width_of(command)
+            if event.x < x:
+                console(self).action_command(command.id)
+                return
