@@ -161,10 +161,13 @@ def _load(path: Path) -> Document:
         if path.is_symlink():
             raise Trouble(Cause.WRONG_SCOPE, f"{path} is a symbolic link, which is not followed") from error
         raise Trouble(Cause.NO_CLIENT, f"no kubeconfig at {path}: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise Trouble(Cause.WRONG_SCOPE, f"{path} is no regular file")
-        content = file.read(_LIMIT + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(_LIMIT + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > _LIMIT:
         raise Trouble(Cause.MALFORMED, f"{path} is too large for a kubeconfig")
     try:
