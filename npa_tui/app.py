@@ -32,7 +32,7 @@ from npa_tui.screens.framed import Framed
 from npa_tui.screens.main import MainScreen
 from npa_tui.screens.run import RunScreen
 from npa_tui.source import Source
-from npa_tui.stands import Stand
+from npa_tui.stands import SETTLED, Stand
 from npa_tui.state import Mode, Scene, Seen, View, moment, view
 from npa_tui.themes import THEMES, ink_colours
 from npa_tui.trail import Trail
@@ -445,13 +445,20 @@ class Console(App[int], inherit_bindings=False):
         try:
             run = await self._run_for(plan)
             if run:
-                consent = question.consent(self.operator)
+                consent = question.consent(self.operator, self._proven_before(run))
                 inbox = self.source.inbox(plan.identity.project_id)
                 self._asking.consent(inbox, run, consent, self.moments.monotonic())
         except OSError as error:
             self._say_not_started(f"{error.strerror}: {error.filename}", "")
         finally:
             self._starting -= {phase}
+
+    def _proven_before(self, run: str) -> tuple[str, ...]:
+        """Phases that an earlier process of this run finished, so that the present one has nobody's leave to look at them."""
+        if self.view.run is None or self.view.run.id != run:
+            return ()
+        now = self.trail.ended_now if self.view.mode is Mode.LIVE else set()
+        return tuple(p.name for p in self.view.phases if p.total and p.stand in SETTLED and p.name not in now)
 
     async def _run_for(self, plan: Plan) -> str:
         """The run that works on this plan, started if need be; empty, and said so, when there can be none now."""

@@ -65,7 +65,7 @@ class Asking:
 
     def consent(self, inbox: Path, run: str, consent: Consent, now: float) -> None:
         path = ask(inbox, Request("consent", run, consent.by, consent=consent))
-        self._waiting += [_Waiting(p, path, now) for p in consent.phases]
+        self._waiting.append(_Waiting(consent.phases[-1], path, now))
 
     def other(
         self,

@@ -89,7 +89,7 @@ class Circumstances:
 def fold(plan: Plan, run: Run | None, trail: Trail, around: Circumstances) -> tuple[PhaseView, ...]:
     """The rows of a plan in its order. `run` is the run of this very plan, or None before there is one."""
     names = [p.phase for p in plan.phases]
-    order = _Edges(names, run)
+    order = _Edges(names, trail.ended_now if around.alive else set())
     edges = order.all
     views: list[PhaseView] = []
     for phase in plan.phases:
@@ -131,12 +131,10 @@ def next_to_confirm(views: Iterable[PhaseView]) -> PhaseView | None:
 class _Edges:
     """What stands in front of each phase, found in the plan's order."""
 
-    def __init__(self, names: list[str], run: Run | None) -> None:
+    def __init__(self, names: list[str], over: set[str]) -> None:
         self.names = names
         self.all = {n: {*needs(n, names), *after(n, names)} for n in names}
-        self._over = (
-            {n for n, e in run.phases.items() if e.status is not Status.CANCELLED} if run else set[str]()
-        )
+        self._over = over
         self._stands: dict[str, Stand] = {}
         self._before: dict[str, tuple[set[str], set[str]]] = {}
 
@@ -153,10 +151,7 @@ class _Edges:
                 blocked |= bad if other in must else set()
             elif stand not in SETTLED and (other in must or other not in self._over):
                 waiting.add(other)
-                tried = stand in (Stand.FAILED, Stand.UNKNOWN) or (
-                    stand is Stand.HELD and other in self._over
-                )
-                if other in must and tried:
+                if other in must and (stand in (Stand.FAILED, Stand.UNKNOWN) or other in self._over):
                     blocked.add(other)
         self._before[name] = waiting, blocked
         return waiting, blocked
@@ -204,7 +199,9 @@ def _stand(
     if run is not None and name in run.began and name not in run.finished:
         return Stand.RUNNING if around.alive else Stand.UNKNOWN
     ended = run.phases.get(name) if run and name in run.finished else None
-    if ended is not None and (stand := _ended(phase, ended, run, trail)) is not None:
+    stand = _ended(phase, ended, run) if ended else None
+    # What an earlier process of this run did not finish is open again for the one that is there now.
+    if stand and (stand in SETTLED or not around.alive or name in trail.ended_now):
         return stand
     if not phase.targets and not phase.unread and row.tier is not Tier.READS:
         return Stand.NOTHING
@@ -216,11 +213,11 @@ def _stand(
         return Stand.READY
     if _all_refused(phase, around):
         return Stand.HELD
-    consented = run is not None and around.alive and any(name in c.phases for c in run.consents)
+    consented = around.alive and name in trail.consented_now
     return Stand.READY if consented or name in around.asked else Stand.CONFIRM
 
 
-def _ended(phase: PhasePlan, ended: PhaseEnded, run: Run | None, trail: Trail) -> Stand | None:
+def _ended(phase: PhasePlan, ended: PhaseEnded, run: Run | None) -> Stand | None:
     """The stand of a phase that ended; None when it ended without having been tried, so that it is as if it had not begun."""
     outcomes = _outcomes(phase, run)
     bad = [o for o in outcomes if o.verdict is not Verdict.DONE]

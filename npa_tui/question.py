@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.run.preview import PhasePreview, TargetPreview
@@ -107,9 +108,14 @@ class Question:
             return f"{self.row.verb} the {self.row.noun}"
         return f"{self.row.verb} {_count(n, self.row.noun)}"
 
-    def consent(self, by: str) -> Consent:
-        """The answer: bound to the plan, this phase, the tier that was asked, and every id that was shown."""
-        return Consent(self.preview.plan.digest, (self.preview.phase,), int(self.tier), by, self.preview.seen)
+    def consent(self, by: str, proven: Iterable[str] = ()) -> Consent:
+        """The answer: bound to the plan, this phase, the tier that was asked, and every id that was shown.
+
+        `proven`: phases that an earlier process of the run has finished. A resumed runner must look at them again; it may, but
+        since nothing of them was shown, it may change nothing there: what came back is held.
+        """
+        phases = (*(p for p in proven if p != self.preview.phase), self.preview.phase)
+        return Consent(self.preview.plan.digest, phases, int(self.tier), by, self.preview.seen)
 
 
 def verdict(question: Question, typed: str) -> str:

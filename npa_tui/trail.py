@@ -6,7 +6,17 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from engine.ledger.events import Asked, Entry, Intended, Noted, Opened, Resulted, Settled
+from engine.ledger.events import (
+    Asked,
+    Consented,
+    Entry,
+    Intended,
+    Noted,
+    Opened,
+    PhaseEnded,
+    Resulted,
+    Settled,
+)
 from engine.ledger.state import State
 from engine.run.narration import Line, narrate
 
@@ -33,6 +43,9 @@ class Trail:
     retries: int = 0
     paused: str = ""
     settled_at: str = ""
+    ended_now: set[str] = field(default_factory=set)
+    """Phases that ended in the newest process of the newest run: a resumed run goes over all of them again."""
+    consented_now: set[str] = field(default_factory=set)
     refusals: list[Asked] = field(default_factory=list)
     """Requests that a runner refused."""
 
@@ -56,6 +69,12 @@ class Trail:
                 self.retries = 0
             case Noted(what="resumed"):
                 self._new_process()
+            case Consented(consent=consent):
+                self.consented_now |= set(consent.phases)
+            case PhaseEnded(phase=phase):
+                self.ended_now.add(phase)
+            case Noted(subject=phase, what="phase_began"):
+                self.ended_now.discard(phase)
             case Asked(accepted=False) as asked:
                 self.refusals.append(asked)
             case Asked(what="pause", by=by):
@@ -91,3 +110,5 @@ class Trail:
         """Calls of a process that is gone are nobody's calls in flight any more."""
         self.flying.clear()
         self.paused = ""
+        self.ended_now.clear()
+        self.consented_now.clear()

@@ -63,7 +63,7 @@ def _needs(phase: PhaseView, view: View, ink: Ink) -> Text:
         )
         for n in named
     ]
-    return lines(parts) if len(parts) == 1 else joined(parts, Text(", ", style=ink.muted))
+    return lines(parts)
 
 
 def _unblocks(phase: PhaseView) -> str:
@@ -89,11 +89,11 @@ def _next(phase: PhaseView, ink: Ink) -> Text | None:
     match phase.stand:
         case Stand.FAILED | Stand.UNKNOWN:
             words = (
-                f" try the {phase.left} that {'is' if phase.left == 1 else 'are'} left   "
+                f" tries the {phase.left} that {'is' if phase.left == 1 else 'are'} left"
                 if phase.left
-                else " try again   "
+                else " tries again"
             )
-            return Text.assemble(("enter", ink.key), (words, ink.text), ("5", ink.key), (" log", ink.text))
+            return Text.assemble(("enter", ink.key), (words, ink.text))
         case Stand.LEFTOVERS | Stand.HELD if phase.next:
             return Text(phase.next, style=ink.text)
         case Stand.RUNNING:

@@ -106,11 +106,11 @@ class Ink:
 
     def fields(self, pairs: Iterable[tuple[str, Text]], indent: int, width: int) -> Text:
         """`Name  value` rows; values wrap under themselves and are never cut."""
-        rows = [
-            hang(Text.assemble((f"{name:<{indent}}", self.muted), value), width, indent)
+        return lines(
+            hang(Text.assemble((f"{name if n == 0 else '':<{indent}}", self.muted), row), width, indent)
             for name, value in pairs
-        ]
-        return lines(rows)
+            for n, row in enumerate(value.split("\n"))
+        )
 
 
 _PLAIN = Console(width=200, legacy_windows=False, color_system=None)

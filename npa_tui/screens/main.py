@@ -125,8 +125,8 @@ class MainScreen(Framed):
             elif before is Scene.CHOOSE:
                 self.show_pane("plan")
             self.call_after_refresh(self._focus_pane)
-        if view.mode is Mode.DONE and self._mode in (Mode.LIVE, None) and ready:
-            self.show_pane("receipt")
+        if view.mode is Mode.DONE and self._mode is not Mode.DONE:
+            self._bring_up("receipt")  # the focus stays where it is
         self._mode = view.mode
 
     def _show_details(self, view: View) -> None:
@@ -176,11 +176,15 @@ class MainScreen(Framed):
         for name in ("projects", "plan", "side"):
             self.set_class(name == column, f"-show-{name}")
         if pane in SIDE:
-            self.query_one("#side", ContentSwitcher).current = pane
-            self.query_one("#title-side", PaneTitle).show(current=pane)
+            self._bring_up(pane)
         self.query_one(ViewTabs).show_pane(pane)
         self.call_after_refresh(self._focus_pane)
         self._show_notes(console(self).view)
+
+    def _bring_up(self, pane: Pane) -> None:
+        """Show a pane at the side."""
+        self.query_one("#side", ContentSwitcher).current = pane
+        self.query_one("#title-side", PaneTitle).show(current=pane)
 
     def next_pane(self, step: int) -> None:
         side = self.query_one("#title-side", PaneTitle).current
@@ -225,6 +229,9 @@ class MainScreen(Framed):
         view = console(self).view
         self._show_details(view)
         self._show_notes(view)
+
+    def find_start(self) -> None:
+        self.query_one(PlanTree).find_start()
 
     def fold_stage(self) -> None:
         self.query_one(PlanTree).fold()

@@ -47,6 +47,8 @@ class Scene:
     theme: str = "npa-dark"
     ascii: bool = False
     project: str = world.ALIAS
+    watched: bool = False
+    """The console was open before the run began: it knows what was there."""
 
 
 def _running(source: StagedSource) -> None:
@@ -118,29 +120,30 @@ def _written_since(source: StagedSource) -> None:
 
 _ALIAS = tuple(c if c.isalnum() else "minus" for c in world.ALIAS)
 _TO_BUCKET = ("enter",)
+_TO_AGENTS = ("up", "up", "up", "up", "enter")
 
 SCENES: tuple[Scene, ...] = (
     Scene("plan-120x36", "A plan: nothing has happened"),
     Scene("plan-80x24", "The same on a small terminal", NARROW),
     Scene("plan-170x44", "The same on a large one, with ids and ages", LARGE),
-    Scene("running-120x36", "One phase runs, one waits for you", WIDE, _running),
-    Scene("running-80x24", "The same on a small terminal", NARROW, _running),
+    Scene("running-120x36", "One phase runs, one waits for you", WIDE, _running, watched=True),
+    Scene("running-80x24", "The same on a small terminal", NARROW, _running, watched=True),
     Scene("inventory-80x24", "The inventory on a small terminal", NARROW, _running, ("3",)),
     Scene("projects-80x24", "The projects on a small terminal", NARROW, _running, ("1",)),
     Scene("filter-120x36", "The inventory, filtered", WIDE, _running, ("slash", *"gpu", "space", *"kind", "colon", *"disk")),
-    Scene("receipt-120x36", "The receipt of an open run", WIDE, _running, ("4",)),
-    Scene("receipt-80x24", "The same on a small terminal", NARROW, _running, ("4",)),
+    Scene("receipt-120x36", "The receipt of an open run", WIDE, _running, ("4",), watched=True),
+    Scene("receipt-80x24", "The same on a small terminal", NARROW, _running, ("4",), watched=True),
     Scene("log-80x24", "The log on a small terminal", NARROW, _running, ("5",)),
     Scene("confirm-tier1-80x24", "Consent to what can be recreated", NARROW, keys=("x",)),
-    Scene("confirm-tier2-120x36", "Consent to what cannot be undone", WIDE, _controller_next, ("down", "down", "enter")),
+    Scene("confirm-tier2-120x36", "Consent to what cannot be undone", WIDE, _controller_next, ("down", "down", "down", "enter")),
     Scene("confirm-tier3-120x36", "Consent to what ends data", WIDE, _bucket_next, (*_TO_BUCKET, *_ALIAS)),
     Scene("confirm-tier3-80x24", "A wrong alias", NARROW, _bucket_next, (*_TO_BUCKET, *_ALIAS[:5], "x")),
     Scene("confirm-changed-120x36", "The world moved while the dialog was open", WIDE, _bucket_next, _TO_BUCKET, _written_since),
-    Scene("run-120x36", "A phase at work", WIDE, _running, ("up", "up", "enter")),
-    Scene("run-80x24", "The same on a small terminal", NARROW, _running, ("up", "up", "enter")),
-    Scene("failed-120x36", "A phase that did not come to its end", WIDE, _failed),
-    Scene("failed-80x24", "The same on a small terminal", NARROW, _failed),
-    Scene("finished-120x36", "Nothing is left", WIDE, _finished),
+    Scene("run-120x36", "A phase at work", WIDE, _running, _TO_AGENTS),
+    Scene("run-80x24", "The same on a small terminal", NARROW, _running, _TO_AGENTS),
+    Scene("failed-120x36", "A phase that did not come to its end", WIDE, _failed, watched=True),
+    Scene("failed-80x24", "The same on a small terminal", NARROW, _failed, watched=True),
+    Scene("finished-120x36", "Nothing is left", WIDE, _finished, watched=True),
     Scene("finished-80x24", "The same on a small terminal", NARROW, _finished, ("2",)),
     Scene("reading-120x36", "The inventory is being read", WIDE, _silent),
     Scene("reading-80x24", "The same on a small terminal", NARROW, _silent),
@@ -152,10 +155,10 @@ SCENES: tuple[Scene, ...] = (
     Scene("protected-120x36", "A protected project", WIDE, _protected, project=""),
     Scene("help-120x36", "Keys and signs", WIDE, _running, ("question_mark",)),
     Scene("help-80x24", "The same on a small terminal", NARROW, _running, ("question_mark",)),
-    Scene("light-120x36", "The light theme", WIDE, _running, theme="npa-light"),
+    Scene("light-120x36", "The light theme", WIDE, _running, theme="npa-light", watched=True),
     Scene("light-confirm-120x36", "The dialog in the light theme", WIDE, _bucket_next, (*_TO_BUCKET, *_ALIAS), theme="npa-light"),
-    Scene("ansi-120x36", "The terminal's own 16 colours", WIDE, _running, theme="npa-ansi"),
-    Scene("ascii-120x36", "Without any character beyond ASCII", WIDE, _running, ascii=True),
+    Scene("ansi-120x36", "The terminal's own 16 colours", WIDE, _running, theme="npa-ansi", watched=True),
+    Scene("ascii-120x36", "Without any character beyond ASCII", WIDE, _running, ascii=True, watched=True),
     Scene("ascii-confirm-120x36", "The dialog without any character beyond ASCII", WIDE, _bucket_next, _TO_BUCKET, ascii=True),
     Scene("too-small-50x12", "A window that is too small", (50, 12), _running),
 )  # fmt: skip
@@ -174,21 +177,36 @@ async def played(scene: Scene) -> AsyncIterator[tuple[Pilot[int], Staging]]:
 
 
 def staged(scene: Scene, folder: Path) -> Staging:
-    """A console in front of the scene's source."""
+    """A console in front of the scene's source; of a watched scene, before anything has happened."""
     source, clock = StagedSource(folder), Still()
-    scene.stage(source)
-    if source.journal_path(world.PROJECT).exists():
-        clock.at = max(clock.at, _end(source))
+    if scene.watched:
+        clock.at = _moment(_BEFORE)
+        source.there = world.inventory(at=_BEFORE)
+    else:
+        _set(scene, source, clock)
     app = Console(source, project=scene.project, theme=scene.theme, ascii_only=scene.ascii, moments=clock)
     return Staging(app, source, clock)
 
 
+def _set(scene: Scene, source: StagedSource, clock: Still) -> None:
+    scene.stage(source)
+    clock.at = max(_moment(world.NOW), _end(source))
+
+
 async def act(scene: Scene, pilot: Pilot[int], staging: Staging) -> None:
     """Wait until all is read, press the keys, and wait again."""
-    await rest(pilot, staging.app, reading=scene.stage is _silent)
+    silent = scene.stage is _silent
+    await rest(pilot, staging.app, reading=silent)
+    if scene.watched:
+        _set(scene, staging.source, staging.clock)
+        await rest(pilot, staging.app)
+        await rest(pilot, staging.app)
+        for key in ("2", "home", "home"):
+            await pilot.press(key)
+        staging.app.main.find_start()
     for key in scene.keys:
         await pilot.press(key)
-    await rest(pilot, staging.app, reading=scene.stage is _silent)
+    await rest(pilot, staging.app, reading=silent)
     if scene.then is not None:
         scene.then(staging.source)
         await look_again(pilot, staging.app)
@@ -216,10 +234,17 @@ async def look_again(pilot: Pilot[int], app: Console) -> None:
     await rest(pilot, app)
 
 
+_BEFORE = "2026-03-04T14:02:00.000Z"
+
+
 def _end(source: StagedSource) -> datetime:
     """When the journal's last entry was written."""
-    last = [entry for entry, _ in read(source.journal_path(world.PROJECT))][-1]
-    at = moment(last.at)
+    entries = [entry for entry, _ in read(source.journal_path(world.PROJECT))]
+    return _moment(entries[-1].at if entries else world.NOW)
+
+
+def _moment(text: str) -> datetime:
+    at = moment(text)
     assert at is not None
     return at
 

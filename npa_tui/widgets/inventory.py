@@ -25,9 +25,13 @@ class InventoryList(Lines[Line]):
         self.query_text = ""
         self._items: tuple[Item, ...] = ()
         self._now = datetime.min.replace(tzinfo=UTC)
+        self._read = False
 
     def show(self, view: View) -> None:
         self._now = view.now
+        if self._read != (view.inventory is not None):
+            self._read = view.inventory is not None
+            self.repaint_all()
         if view.items != self._items:
             self._items = view.items
             self._fill()
@@ -53,6 +57,11 @@ class InventoryList(Lines[Line]):
         if isinstance(entry, Head):
             return [head_row(entry, ink, width)]
         return [item_row(entry, plain_words(self.query_text), ink, width, self._now, cursor=cursor)]
+
+    def when_empty(self, ink: Ink) -> Text:
+        if self._items:
+            return Text(" Nothing matches. esc clears the filter.", style=ink.muted)
+        return Text(" Nothing is there." if self._read else "", style=ink.muted)
 
     def selectable(self, entry: Line) -> bool:
         return isinstance(entry, Item)

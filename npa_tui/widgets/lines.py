@@ -83,6 +83,10 @@ class Lines(ScrollView, Generic[E], can_focus=True):
     def shows_cursor(self) -> bool:
         return True
 
+    def when_empty(self, ink: Ink) -> Text:
+        """What stands in the first row when there are no entries."""
+        return Text("")
+
     # -- contents -------------------------------------------------------------------------------------------------------
 
     @property
@@ -153,6 +157,8 @@ class Lines(ScrollView, Generic[E], can_focus=True):
     def on_resize(self, _event: events.Resize) -> None:
         if self.row_width != self._laid_for:
             self._lay_out()
+        if self.shows_cursor():
+            self.call_after_refresh(self.show_cursor)
 
     def repaint(self, index: int) -> None:
         """Make an entry's rows again, and only these."""
@@ -184,7 +190,7 @@ class Lines(ScrollView, Generic[E], can_focus=True):
         self.post_message(self.Highlighted(self))
 
     def show_cursor(self) -> None:
-        if not 0 <= self.cursor < len(self.entries):
+        if not 0 <= self.cursor < len(self.entries) or not self.size.height:
             return
         first, last = self._starts[self.cursor], self._starts[self.cursor + 1]
         if all(not self.selectable(e) for e in self.entries[: self.cursor]):
@@ -229,6 +235,8 @@ class Lines(ScrollView, Generic[E], can_focus=True):
         row = y + self.scroll_offset.y
         index = self._entry_at(row)
         width, base = self.size.width, self.rich_style
+        if index is None and not self.entries and row == 0:
+            return self._strip(self.when_empty(ink_of(self)), base, False, width)
         if index is None:
             return Strip.blank(width, base)
         at_cursor = index == self.cursor and self.shows_cursor()

@@ -65,9 +65,10 @@ class PlanTree(Lines[Entry]):
             self._folds.clear()
         self._fill()
         if new:
-            self._find_start()
+            self.find_start()
 
-    def _find_start(self) -> None:
+    def find_start(self) -> None:
+        """Put the cursor on what failed, else on what waits for an answer."""
         wanted = (Stand.FAILED, Stand.UNKNOWN, Stand.CONFIRM)
         for stand in wanted:
             for index, entry in enumerate(self.entries):
