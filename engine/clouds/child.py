@@ -174,11 +174,16 @@ class Child:
 
     @property
     def stderr_tail(self) -> str:
-        """The end of what it said on standard error, redacted."""
+        """The end of what it said on standard error, redacted, on one line."""
+        return redact(self.stderr_text, _TAIL)
+
+    @property
+    def stderr_text(self) -> str:
+        """The same as it came, for a client that parses it. Not for a word: it is not redacted."""
         text = self._tail.decode(errors="replace")
         if len(self._tail) == _TAIL:  # a word cut in two may be a secret without the name that gives it away
             _, _, text = text.partition("\n" if "\n" in text[:-1] else " ")
-        return redact(text, _TAIL)
+        return text
 
     @property
     def running(self) -> bool:
