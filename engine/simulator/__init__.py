@@ -1,0 +1,1 @@
+"""A cloud on loopback: real protocols over a world from a file. Started as a process; imports nothing of the engine."""
