@@ -163,7 +163,9 @@ class Reader:
             self._put(reading=False, problem=_said(bug))
             return
         first = self.store.first or (inventory if inventory.complete else None)
-        spends = {**self.store.spends, project: (inventory.per_day, len(inventory.hazards))}
+        spends = dict(self.store.spends)
+        if inventory.complete:
+            spends[project] = (inventory.per_day, len(inventory.hazards))
         self._put(reading=False, inventory=inventory, first=first, reports=inventory.sources, spends=spends)
 
     async def _halt(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from engine.inventory.model import Inventory, Row, SourceReport
+from engine.inventory.model import HOURS_A_DAY, Inventory, Row, SourceReport
 from engine.ledger.state import Run
 from engine.run.faces import Account, ProjectLine, RunnerInfo
 from engine.run.preview import PhasePreview
@@ -19,6 +19,7 @@ from npa_tui.phases import Circumstances, PhaseView, Step, fold, plural
 from npa_tui.stands import FINISHED, Stand
 from npa_tui.trail import Trail
 
+PROTECTED = "protected"
 OLD_INVENTORY = timedelta(minutes=5)
 
 
@@ -124,6 +125,8 @@ class View:
     items: tuple[Item, ...] = ()
     gone: int = 0
     spend: float | None = None
+    spend_floor: bool = False
+    """Something that is there has no known price: the spend is at least this."""
     spend_before: float | None = None
     reports: tuple[SourceReport, ...] = ()
     reading: bool = False
@@ -184,7 +187,8 @@ def view(seen: Seen) -> View:
     scene = _scene(seen, run, plan)
     mode, sentence = _mode(seen, scene, run, alive, phases)
     items, gone = _items(seen, plan, phases)
-    spend = sum(i.row.per_hour for i in items if i.row.per_hour) * 24.0 if seen.inventory else None
+    read = seen.inventory if seen.inventory and seen.inventory.complete else None
+    spend = sum(i.row.per_hour for i in items if i.row.per_hour) * HOURS_A_DAY if read else None
     refusal = seen.plan if isinstance(seen.plan, Refusal) and plan is None else None
     return View(
         now=seen.now,
@@ -192,8 +196,8 @@ def view(seen: Seen) -> View:
         mode=mode,
         sentence=sentence,
         projects=seen.projects or (),
-        spends={**seen.spends, seen.aimed: (spend, len(seen.inventory.hazards))}
-        if spend is not None and seen.inventory
+        spends={**seen.spends, seen.aimed: (spend, len(read.hazards))}
+        if read and spend is not None
         else seen.spends,
         aimed=seen.aimed,
         line=line,
@@ -208,6 +212,7 @@ def view(seen: Seen) -> View:
         items=items,
         gone=gone,
         spend=spend,
+        spend_floor=any(i.row.per_hour is None for i in items) or bool(read and read.prices_gap),
         spend_before=_before(seen, run),
         reports=seen.reports,
         reading=seen.reading,
@@ -249,7 +254,7 @@ def _holds(plan: Plan, line: ProjectLine | None, inventory: Inventory | None) ->
     """Phases that nobody may start now, and why."""
     if line is not None and line.protected:
         why = "The project is protected: it is shown, and never torn down."
-        return {p.phase: ("protected", why) for p in plan.phases}
+        return {p.phase: (PROTECTED, why) for p in plan.phases}
     homeless = [r for r in inventory.rows if not r.phase and r.ref.kind != "project"] if inventory else []
     if homeless and plan.phase("delete_project"):
         first = homeless[0]
@@ -356,7 +361,7 @@ def _item(row: Row, phase: PhaseView | None, step: Step | None) -> Item:
         return Item(row, step.stand, word, number)
     if row.leaving or (step is not None and step.stand is Stand.RUNNING):
         return Item(row, Stand.RUNNING, "deleting", number)
-    if phase is not None and phase.stand is Stand.HELD:
+    if phase is not None and phase.stand is Stand.HELD and phase.held != PROTECTED:
         return Item(row, Stand.HELD, "held", number)
     return Item(row, Stand.WAITS, row.state.replace("_", " ").lower() or "there", number)
 

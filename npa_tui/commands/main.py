@@ -6,7 +6,7 @@ from engine.words.consent import Tier
 from npa_tui.commands.base import Command, Group, Hands, Pane, Scope, Where
 from npa_tui.phases import PhaseView, next_to_confirm
 from npa_tui.stands import Stand
-from npa_tui.state import Mode, Scene, View
+from npa_tui.state import PROTECTED, Mode, Scene, View
 
 
 def cannot_open(phase: PhaseView | None, view: View) -> str:
@@ -21,7 +21,7 @@ def cannot_open(phase: PhaseView | None, view: View) -> str:
             return "" if view.runner is None or phase.ended else f"{label} is still at work."
         case Stand.HELD:
             # A guard's refusal may have gone away since: looking again is how one finds out.
-            by_policy = phase.held == "protected" or phase.name == "delete_project"
+            by_policy = phase.held == PROTECTED or phase.name == "delete_project"
             return f"{label} is held: {phase.why or phase.held}" if by_policy else ""
         case Stand.WAITS if phase.blocked:
             return f"{label} is blocked by {', '.join(f'{n:02}' for n in phase.blocked)}."
@@ -106,7 +106,7 @@ class RunNext(Command):
     id = "main.run-next"
     key = "x"
     label = "Run next"
-    help = "open the next phase that waits for you"
+    help = "open the next one to confirm"
     scope = Scope.MAIN
     footer = 2
 
@@ -127,7 +127,8 @@ class Filter(Command):
     id = "main.filter"
     key = "slash"
     label = "Filter"
-    help = "filter a list, find in the log"
+    help = "filter the list"
+    family = "filter a list, find in the log"
     scope = Scope.MAIN
     group = Group.MOVE
     footer = 3
@@ -158,7 +159,8 @@ class Back(Command):
     id = "main.back"
     key = "escape"
     label = "Back"
-    help = "clear the filter, stop reading, go back"
+    help = "clear filter, stop reading, back"
+    family = "clear filter, stop reading, back"
     scope = Scope.MAIN
     group = Group.MOVE
 
@@ -170,7 +172,8 @@ class NextPane(Command):
     id = "main.next-pane"
     key = "tab"
     label = "Next pane"
-    help = "next pane, with shift the one before"
+    help = "next pane"
+    family = "next pane, previous pane"
     scope = Scope.MAIN
     group = Group.MOVE
     footer = 1
@@ -184,6 +187,7 @@ class PreviousPane(Command):
     key = "shift+tab"
     label = "Previous pane"
     help = "previous pane"
+    family = NextPane.family
     scope = Scope.MAIN
     group = Group.MOVE
 

@@ -15,7 +15,7 @@ class Pause(Command):
     id = "run.pause"
     key = "p"
     label = "Pause"
-    help = "pause before the next step, or go on"
+    help = "pause before the next step"
     scope = Scope.RUN
     footer = 1
 
@@ -30,7 +30,7 @@ class Stop(Command):
     id = "run.stop"
     key = "s"
     label = "Stop"
-    help = "finish the calls in flight, start no more"
+    help = "stop after the calls in flight"
     scope = Scope.RUN
     footer = 2
 

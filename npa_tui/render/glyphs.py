@@ -24,7 +24,7 @@ SIGNS: dict[Stand, Sign] = {
     Stand.CONFIRM: Sign("◆", "?", "confirm", "st-ask", "waits for you"),
     Stand.READY: Sign("○", "o", "ready", "st-ready", "starts by itself"),
     Stand.WAITS: Sign("·", ".", "waits", "faint", "after other phases"),
-    Stand.HELD: Sign("‖", "=", "held", "st-held", "kept by policy, a guard or you"),
+    Stand.HELD: Sign("‖", "=", "held", "st-held", "by policy, a guard or you"),
     Stand.FAILED: Sign("✗", "x", "failed", "st-fail", "something is still there"),
     Stand.UNKNOWN: Sign("?", "~", "outcome not known", "st-ask", "read again to find out"),
     Stand.LEFTOVERS: Sign("◇", "%", "leftovers", "st-ask", "gone, but something stayed"),

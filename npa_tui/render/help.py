@@ -17,7 +17,7 @@ _SAFE = (
     "run goes on, and the next console finds",
     "it. The journal says what was done.",
 )
-COLUMN = 46
+COLUMN = 47
 TWO_COLUMNS = 84
 
 
@@ -46,9 +46,9 @@ def _keys(commands: Iterable[Command], ink: Ink) -> list[Text]:
     for group, entries in by_group.items():
         rows.append(Text(str(group), style=ink.strong))
         if group is Group.MOVE:
-            rows.append(Text.assemble((f" {'j k, arrows':<13}", ink.key), ("up and down", ink.text)))
+            rows.append(Text.assemble((f" {'j k, arrows':<14}", ink.key), ("up and down", ink.text)))
         rows += [
-            Text.assemble((f" {' '.join(keys):<13}", ink.key), (what, ink.text))
+            Text.assemble((f" {' '.join(keys):<14}", ink.key), (what, ink.text))
             for what, keys in entries.items()
         ]
         rows.append(Text(""))

@@ -17,8 +17,8 @@ _COLOUR = {
     "fail": "st-fail",
 }
 _TIME = 16
-_SUBJECT = 24
 WITH_SUBJECT = 70
+ROOMY = 84
 
 
 def log_rows(line: Line, words: tuple[str, ...], ink: Ink, width: int) -> list[Text]:
@@ -29,8 +29,9 @@ def log_rows(line: Line, words: tuple[str, ...], ink: Ink, width: int) -> list[T
     )
     message = Text(line.message, style=ink.text)
     if width >= WITH_SUBJECT:
-        subject = ink.short(Text(line.subject, style=ink.muted), _SUBJECT)
-        head = Text.assemble(head, subject, " " * (_SUBJECT + 1 - subject.cell_len))
+        room = 24 if width >= ROOMY else 18
+        subject = ink.short(Text(line.subject, style=ink.muted), room)
+        head = Text.assemble(head, subject, " " * (room + 1 - subject.cell_len))
     else:
         message = Text.assemble((f"{line.subject} ", ink.muted), message)
     for word in words:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from npa_tui.render.ink import Ink, joined, lines
-from npa_tui.render.numbers import age, clock, elapsed, money
+from npa_tui.render.numbers import age, clock, elapsed, money, spend
 from npa_tui.state import Mode, Scene, View, nouns
 
 NARROW = 100
@@ -73,15 +73,15 @@ def _parts(view: View, ink: Ink, narrow: bool) -> list[Text]:
         return [Text("reading inventory", style=ink("st-ask"))]
     if view.scene is Scene.ERROR:
         return [Text("inventory not available", style=ink("st-ask"))]
-    run, spend = view.run, view.spend
+    run = view.run
     if view.mode is Mode.DONE and run is not None:
         before = f"{money(view.spend_before)} to " if view.spend_before is not None else ""
         return [
-            Text(f"{before}{money(spend)} a day", style=ink.strong),
+            Text(f"{before}{spend(view)} a day", style=ink.strong),
             Text(f"plan {view.digest[:8]}", style=ink.muted),
             Text(f"took {elapsed(run.started, run.ended, view.now)}", style=ink.muted),
         ]
-    parts = [Text("n/a" if spend is None else f"{money(spend)}/day", style=ink.strong)]
+    parts = [Text("spend n/a" if view.spend is None else f"{spend(view)}/day", style=ink.strong)]
     hazards = len(view.inventory.hazards) if view.inventory else 0
     if hazards:
         parts.append(Text(f"! {nouns(hazards, 'hazard')}", style=ink("st-ask")))

@@ -76,8 +76,7 @@ def _what_happened(view: View) -> tuple[str, list[str], str]:
         )
     failed = view.failed_sources
     if failed:
-        verb = "did not answer" if len(failed) == 1 else "did not answer as they should"
-        title = f"{' and '.join(f.name for f in failed[:3])} {verb}"
+        title = f"{' and '.join(f.name for f in failed[:3])} could not be read"
         why = [f"{f.name}: {f.detail or 'no details'} ({f.cause})" for f in failed]
         read = len(view.reports) - len(failed)
         rest = (

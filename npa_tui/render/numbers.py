@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from npa_tui.state import moment
+from npa_tui.state import View, moment
 
 HOUR = 3600
 
@@ -14,6 +14,12 @@ def money(usd: float | None) -> str:
     if usd is None:
         return "n/a"
     return f"${usd:,.2f}" if usd < 1000 else f"${usd:,.0f}"
+
+
+def spend(view: View) -> str:
+    """The project's spend a day; `at least` where a price is not known."""
+    floor = "at least " if view.spend_floor and view.spend is not None else ""
+    return floor + money(view.spend)
 
 
 def amount(usd_per_hour: float | None, dot: str) -> str:

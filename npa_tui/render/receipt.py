@@ -5,9 +5,12 @@ from __future__ import annotations
 from rich.text import Text
 
 from npa_tui.render.ink import Ink, hang, lines
-from npa_tui.render.numbers import day_and_clock, elapsed, money
+from npa_tui.render.numbers import day_and_clock, elapsed, money, spend
 from npa_tui.stands import Stand
 from npa_tui.state import Mode, ReceiptRow, View, receipt_rows
+
+_ELSEWHERE = ("Alias", "Region", "Run")
+"""In the masthead, or of interest to machines: the document has them, the pane has no room for them."""
 
 
 def receipt(view: View, ink: Ink, width: int) -> Text:
@@ -16,10 +19,12 @@ def receipt(view: View, ink: Ink, width: int) -> Text:
         return Text("No project, no receipt.", style=ink.muted)
     rows = receipt_rows(view.phases)
     out = [ink.fit(Text(_title(view), style=ink.strong), _verdict(view, ink), width), Text("")]
-    pairs = [(name, Text(value, style=ink.text)) for name, value in identities(view)]
+    pairs = [
+        (name, Text(value, style=ink.text)) for name, value in identities(view) if name not in _ELSEWHERE
+    ]
     out += [ink.fields(pairs, 10, width), Text("")]
     out += [
-        ink.fit(Text("  phase", style=ink.muted), Text("plan  gone  held  left", style=ink.muted), width),
+        ink.fit(Text("  phase", style=ink.muted), Text("plan gone held left", style=ink.muted), width),
         Text(ink.glyphs.rule * width, style=ink("line")),
     ]
     out += [_row(r, ink, width) for r in rows]
@@ -83,17 +88,17 @@ def _verdict(view: View, ink: Ink) -> Text:
 
 def _row(row: ReceiptRow, ink: Ink, width: int) -> Text:
     left = Text.assemble(ink.sign(row.stand), " ", (f"{row.number:02} ", ink.faint), (row.label, ink.text))
-    right = Text.assemble((f"{row.planned:>4}{row.gone:>6}", ink.text))
-    right.append(f"{row.held or ink.glyphs.dot:>6}", ink("st-held") if row.held else ink.faint)
-    right.append(f"{row.left or ink.glyphs.dot:>6}", ink.text if row.left else ink.faint)
+    right = Text.assemble((f"{row.planned:>4}{row.gone:>5}", ink.text))
+    right.append(f"{row.held or ink.glyphs.dot:>5}", ink("st-held") if row.held else ink.faint)
+    right.append(f"{row.left or ink.glyphs.dot:>5}", ink.text if row.left else ink.faint)
     return ink.fit(left, right, width)
 
 
 def _sums(view: View, rows: tuple[ReceiptRow, ...], ink: Ink, width: int) -> list[Text]:
-    before, now = view.spend_before, money(view.spend)
-    spend = Text.assemble((now, ink.strong), ("" if view.spend is None else " now", ink.muted))
+    before, now = view.spend_before, spend(view)
+    costs = Text.assemble((now, ink.strong), ("" if view.spend is None else " now", ink.muted))
     if before is not None and view.spend is not None:
-        spend = Text.assemble(
+        costs = Text.assemble(
             (money(before), ink.text), ("  to  ", ink.muted), (now, ink.strong),
             ("" if complete(view) else "  so far", ink.muted),
         )  # fmt: skip
@@ -102,7 +107,7 @@ def _sums(view: View, rows: tuple[ReceiptRow, ...], ink: Ink, width: int) -> lis
         (f"{gone} of {planned}", ink.text), (f"  {held} held" if held else "", ink("st-held"))
     )
     return [
-        ink.fit(Text("Spend a day", style=ink.muted), spend, width),
+        ink.fit(Text("Spend a day", style=ink.muted), costs, width),
         ink.fit(Text("Gone and checked", style=ink.muted), counts, width),
     ]
 
@@ -117,7 +122,7 @@ def markdown(view: View) -> str:
         f"| {r.number:02} {r.label} | {r.stand} | {r.planned} | {r.gone} | {r.held} | {r.left} |"
         for r in receipt_rows(view.phases)
     ]
-    out += ["", f"Spend a day now: {money(view.spend)}. Spend a day before: {money(view.spend_before)}."]
+    out += ["", f"Spend a day now: {spend(view)}. Spend a day before: {money(view.spend_before)}."]
     for phase in view.phases:
         for step in phase.steps:
             out.append(

@@ -29,7 +29,7 @@ def run_head(phase: PhaseView, view: View, ink: Ink, width: int) -> Text:
     bar = ink.bar(phase.settled, phase.total, max(10, width - count.cell_len - 3))
     second = Text.assemble(bar, "   ", count)
     tally = [
-        Text.assemble(ink.sign(s), (f" {_tally(phase, s)} {words}", _colour(phase, s, ink)))
+        Text(f"{ink.glyphs.of(s)} {_tally(phase, s)} {words}", style=_colour(phase, s, ink))
         for s, words in _COUNTS
     ]
     if view.run and (view.run.flying or view.run.retries) and width > 80:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -110,7 +110,7 @@ def _nobody(source: StagedSource) -> None:
 
 
 def _protected(source: StagedSource) -> None:
-    source.lines = tuple(p for p in world.PROJECTS if p.protected)
+    source.lines = (replace(world.PROJECTS[0], protected=True), *world.PROJECTS[1:])
 
 
 def _written_since(source: StagedSource) -> None:
@@ -152,7 +152,7 @@ SCENES: tuple[Scene, ...] = (
     Scene("empty-120x36", "No projects", WIDE, _nobody, project=""),
     Scene("empty-80x24", "The same on a small terminal", NARROW, _nobody, project=""),
     Scene("choose-120x36", "More than one project: a person chooses", WIDE, project=""),
-    Scene("protected-120x36", "A protected project", WIDE, _protected, project=""),
+    Scene("protected-120x36", "A protected project", WIDE, _protected),
     Scene("help-120x36", "Keys and signs", WIDE, _running, ("question_mark",)),
     Scene("help-80x24", "The same on a small terminal", NARROW, _running, ("question_mark",)),
     Scene("light-120x36", "The light theme", WIDE, _running, theme="npa-light", watched=True),

@@ -54,7 +54,7 @@ class PaneTitle(Widget):
 
     def render(self) -> Text:
         ink = ink_of(self)
-        left = Text(ink.glyphs.mark if self.active else " ", style=ink.key)
+        left = Text.assemble((ink.glyphs.mark if self.active else " ", ink.key))
         for n, pane in enumerate(self.panes):
             chosen = pane == self.current
             many = len(self.panes) > 1
