@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ class Clients:
         self.nebius = Nebius(settings, clock)
         self._settings = settings
         self._roots = roots
-        self._clock = clock
+        self.clock = clock
         self._records = records
         self._kubernetes: dict[tuple[Path, str], Kubernetes] = {}
         self._stores: dict[str, ObjectStore] = {}
@@ -53,7 +54,7 @@ class Clients:
 
         key = (path, context)
         if key not in self._kubernetes:
-            self._kubernetes[key] = Kubernetes(path, context, self._clock, environ=self._settings.environ)
+            self._kubernetes[key] = Kubernetes(path, context, self.clock, environ=self._settings.environ)
         return self._kubernetes[key]
 
     def sky(self) -> Sky:
@@ -62,12 +63,9 @@ class Clients:
 
         if self._sky is None:
             config = self._records.config
-            self._sky = Sky(
-                self._settings,
-                self._clock,
-                sky_bin=self._settings.sky_bin or (config.sky_bin if config else ""),
-                home=self._roots.user,
-            )
+            recorded = config.sky_bin if config else ""
+            settings = replace(self._settings, sky_bin=self._settings.sky_bin or recorded)
+            self._sky = Sky(settings, self.clock, home=self._roots.user)
         return self._sky
 
     def object_store(self, keys: StorageKeys) -> ObjectStore:
@@ -82,25 +80,25 @@ class Clients:
                 access_key_id=keys.access_key_id.reveal(),
                 secret=keys.secret_key.reveal(),
             )
-            self._stores[name] = ObjectStore(access, self._clock)
+            self._stores[name] = ObjectStore(access, self.clock)
         return self._stores[name]
 
-    def terraform_binary(self) -> Binary:
+    async def terraform_binary(self) -> Binary:
         """The Terraform to use. Raises `Trouble` when there is none that will do."""
         from engine.clouds.terraform import find
 
-        return find(self._settings, self._settings.environ)
+        return await find(self._settings, self._settings.environ)
 
-    def terraform(self, module: Path, context: str) -> Terraform:
-        """Terraform in a module's folder."""
+    async def terraform(self, module: Path, context: str) -> Terraform:
+        """Terraform in a module's folder. Raises `Trouble` when there is none that will do."""
         from engine.clouds.terraform import Terraform
 
         scratch = self._roots.terraform_scratch / "active"
         return Terraform(
-            self.terraform_binary(),
+            await self.terraform_binary(),
             module,
             scratch,
-            self._clock,
+            self.clock,
             environ=self._settings.environ,
             context=context,
         )

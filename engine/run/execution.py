@@ -87,7 +87,7 @@ async def execute(
                 "npa destroy --project " + (session.identity.alias or session.identity.project_id) + " --all",
             )
         )
-    preflight.local(session)
+    await preflight.local(session)
     await preflight.login(session)
     with held(session.roots, session.identity, session.records.operations, terms.abandon):
         return await _run(session, terms, on_entry, on_open)

@@ -16,7 +16,7 @@ LEAST_FREE = 16 << 20
 """Bytes that journal and receipts may need; a run must not find the disk full half-way."""
 
 
-def local(session: Session) -> None:
+async def local(session: Session) -> None:
     """What this machine can tell. Raises `Refused`: nothing was called."""
     for folder in (session.roots.ours, session.roots.receipts, session.roots.operations):
         _writable(folder)
@@ -25,7 +25,7 @@ def local(session: Session) -> None:
         for p in session.plan.phases
     ):
         try:
-            session.clients.terraform_binary()
+            await session.clients.terraform_binary()
         except Trouble as missing:
             raise Refused(
                 Refusal(

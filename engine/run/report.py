@@ -9,7 +9,7 @@ from engine.clock import parse
 from engine.ledger.state import Run, State
 from engine.words import commandlines
 from engine.words.identity import Identity
-from engine.words.outcomes import Outcome, Status, Verdict
+from engine.words.outcomes import Outcome, Status
 from engine.words.phases import PHASES, after, needs
 from engine.words.plans import Part, PhasePlan, Plan, Target
 from engine.words.presence import Proof
@@ -139,13 +139,8 @@ def _ran(plan: Plan, phase: PhasePlan, state: State, run: Run) -> Document:
     ended = run.phases.get(phase.phase)
     status = ended.status if ended else Status.CANCELLED
     targets = [_outcome(plan, t, state, run.outcomes.get(t.key)) for t in phase.targets]
-    open_targets = [
-        t for t in phase.targets if (o := run.outcomes.get(t.key)) is None or o.verdict is not Verdict.DONE
-    ]
     commands = [c for t in phase.targets if (c := commandlines.for_target(plan.identity, t))]
-    recovery = [c for t in open_targets if (c := commandlines.for_target(plan.identity, t))]
-    if status is not Status.COMPLETED and not recovery:
-        recovery = [commandlines.destroy(plan.identity).split()]
+    recovery = [] if status is Status.COMPLETED else [commandlines.destroy(plan.identity).split()]
     began, finished = run.began.get(phase.phase, ""), run.finished.get(phase.phase, "")
     return {
         "phase": phase.phase,
@@ -158,7 +153,7 @@ def _ran(plan: Plan, phase: PhasePlan, state: State, run: Run) -> Document:
             b: PHASES[phase.phase].needs.get(b, "") for b in (ended.blocked_by if ended else ())
         },
         "commands": commands,
-        "recovery_commands": [] if status is Status.COMPLETED else recovery,
+        "recovery_commands": recovery,
         "started_at": began,
         "ended_at": finished,
         "duration_seconds": _seconds(began, finished),

@@ -55,6 +55,11 @@ class Session:
     resumes: str = ""
     """The run whose recorded plan this is; empty for a new plan."""
 
+    def with_clients(self, clients: Clients) -> Session:
+        """The same project over clients that are open already."""
+        phases = build_phases(self.records, clients, lambda: self.live.state)
+        return replace(self, clients=clients, phases=phases)
+
     def watch(self, journal: Journal) -> None:
         """From now on phases that ask how far the teardown is are told by this journal."""
         self.live.state = journal.state
