@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import traceback
 from asyncio import wrap_future
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -14,10 +15,10 @@ from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from engine.run.faces import RunnerInfo
 from engine.run.preview import PhasePreview
 from engine.words.plans import Plan
 from engine.words.reasons import Refusal
+from engine.words.redact import redact
 from npa_tui import commands
 from npa_tui.commands.base import Pane, Scope, Where
 from npa_tui.following import Asking, Following
@@ -75,15 +76,15 @@ class Console(App[int], inherit_bindings=False):
         self.moments = moments or Moments()
         self.reader = Reader(source)
         self.glyphs = Glyphs(ascii_only)
-        self._wanted = project
+        self.crash = ""
+        """The traceback of what ended the console, without secrets."""
+        self._wanted: str | None = project
         self._since = self.moments.now()
         self._following: Following | None = None
         self._followed = ""
         self._asking = Asking()
         self._starting: frozenset[str] = frozenset()
         self._previews: dict[str, PhasePreview] = {}
-        self._runner: RunnerInfo | None = None
-        self._runner_at: datetime | None = None
         self._read_at = 0.0
         self._delete_project = False
         self._told = 0
@@ -97,6 +98,11 @@ class Console(App[int], inherit_bindings=False):
         self.set_class(self.ink.native, "-native")
         if keymap:
             self.set_keymap(dict(keymap))
+
+    def _fatal_error(self) -> None:
+        """Keep the traceback for the log, in place of the toolkit's own, which prints the values of locals to the screen."""
+        self.crash = "\n".join(redact(line, 2000) for line in traceback.format_exc().splitlines())
+        self.exit(70, 70)
 
     # -- life -----------------------------------------------------------------------------------------------------------
 
@@ -119,12 +125,12 @@ class Console(App[int], inherit_bindings=False):
         self._aim_first()
         self._follow()
         grown = self._following.poll() if self._following else False
-        if grown or now != self._runner_at:
-            self._runner, self._runner_at = self._who_runs(), now
+        if grown:
+            self.reader.check_runner()
         self._take_back()
         version = self._following.version if self._following else -1
         asked = self._asking.phases | self._starting
-        key = (id(store), version, now, self._runner, asked, tuple(map(id, self._previews.values())))
+        key = (id(store), version, now, asked, tuple(map(id, self._previews.values())))
         if key == self._key:
             return
         self._key = key
@@ -139,7 +145,6 @@ class Console(App[int], inherit_bindings=False):
     def _seen(self, now: datetime, asked: frozenset[str]) -> Seen:
         store = self.reader.store
         following, project_id = self._following, self._followed
-        receipt = self.source.receipt_path(project_id) if project_id else None
         return Seen(
             now=now,
             since=self._since,
@@ -148,7 +153,7 @@ class Console(App[int], inherit_bindings=False):
             plan=store.plan,
             trail=self.trail,
             trouble=following.trouble if following else "",
-            runner=self._runner,
+            runner=store.runner,
             account=store.account,
             inventory=store.inventory,
             first=store.first,
@@ -159,7 +164,7 @@ class Console(App[int], inherit_bindings=False):
             previews=self._previews,
             asked=asked,
             spends=store.spends,
-            receipt=_short(receipt) if receipt else "",
+            receipt=_short(store.receipt) if store.receipt else "",
             journal=_short(self.source.journal_path(project_id)) if project_id else "",
         )
 
@@ -168,9 +173,9 @@ class Console(App[int], inherit_bindings=False):
         projects = self.reader.store.projects
         if projects is None or self._wanted is None:
             return
-        if not self._wanted and len(projects) == 1:
+        if not self._wanted and len(projects) == 1 and projects[0].key:
             self._wanted = projects[0].key
-        wanted, self._wanted = self._wanted, None  # type: ignore[assignment]
+        wanted, self._wanted = self._wanted, None
         if wanted:
             named = next((p.key for p in projects if wanted in (p.alias, p.project_id)), wanted)
             self.aim(named)
@@ -197,9 +202,7 @@ class Console(App[int], inherit_bindings=False):
             self._followed = project_id
             self._following = Following(self.source.journal_path(project_id))
             self._asking = Asking()
-
-    def _who_runs(self) -> RunnerInfo | None:
-        return self.source.runner_alive(self._followed) if self._followed else None
+            self.reader.watch(project_id)
 
     def _after_news(self) -> None:
         """The journal has grown: read again what it makes old."""
@@ -219,7 +222,7 @@ class Console(App[int], inherit_bindings=False):
             self.reader.replan(delete_project=self._delete_project)
 
     def _take_back(self) -> None:
-        taken = self._asking.settle(self._runner is not None, self.moments.monotonic())
+        taken = self._asking.settle(self.reader.store.runner is not None, self.moments.monotonic())
         for name in taken:
             self.notify(
                 f"Nobody took the answer for {name.replace('_', ' ')}: it was taken back.", severity="warning"
@@ -295,7 +298,7 @@ class Console(App[int], inherit_bindings=False):
 
     def aim_at_highlighted(self) -> None:
         if self.main.project:
-            self.aim(self.main.project)
+            self.aim(self.main.project.key)
             self.main.show_pane("plan")
 
     def show_pane(self, pane: Pane) -> None:
@@ -350,8 +353,7 @@ class Console(App[int], inherit_bindings=False):
             case "receipt":
                 return self.view.receipt or self.view.journal
             case "projects":
-                line_ = next((p for p in self.view.projects if p.key == at.project), None)
-                return line_.project_id if line_ else ""
+                return at.project.project_id if at.project else ""
             case _ if self.view.scene is Scene.ERROR:
                 return details(self.view)
             case _:
@@ -374,7 +376,7 @@ class Console(App[int], inherit_bindings=False):
 
     def request(self, what: Literal["keep", "pause", "resume", "stop"], phase: str = "") -> None:
         run = self.view.run
-        if run is None or self._runner is None:
+        if run is None or self.view.runner is None:
             return
         inbox = self.source.inbox(self._followed)
         self._asking.other(inbox, run.id, what, self.operator, phase, self.moments.monotonic())
@@ -462,7 +464,7 @@ class Console(App[int], inherit_bindings=False):
 
     async def _run_for(self, plan: Plan) -> str:
         """The run that works on this plan, started if need be; empty, and said so, when there can be none now."""
-        runner = self.source.runner_alive(plan.identity.project_id)
+        runner = await wrap_future(self.reader.runner(plan.identity.project_id))
         if runner is None:
             started = await wrap_future(
                 self.reader.start_runner(plan, delete_project=plan.phase("delete_project") is not None)

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TypeVar
 
 from engine.inventory.model import Inventory, SourceReport
-from engine.run.faces import Account, ProjectLine
+from engine.run.faces import Account, ProjectLine, RunnerInfo
 from engine.run.preview import PhasePreview
 from engine.words.plans import Plan
 from engine.words.reasons import Refusal
@@ -18,6 +19,9 @@ from engine.words.redact import redact
 from npa_tui.source import Source
 
 T = TypeVar("T")
+
+WATCH = 1.0
+"""Seconds between two looks at the lease of the project that is aimed at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class Store:
     aimed    the project that plan, inventory and reports are of
     first    its first complete inventory since the console was aimed at it
     halted   somebody stopped the reading before its end
+    runner   who holds the lease of the project that is watched
     problem  what went wrong while reading, when it was no provider's answer
     """
 
@@ -41,6 +46,8 @@ class Store:
     halted: bool = False
     problem: str = ""
     spends: dict[str, tuple[float, int]] = field(default_factory=dict)
+    runner: RunnerInfo | None = None
+    receipt: Path | None = None
 
 
 class Reader:
@@ -51,12 +58,16 @@ class Reader:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="reader", daemon=True)
         self._reading: asyncio.Task[None] | None = None
+        self._introduction: asyncio.Task[None] | None = None
+        self._watched = ""
+        self._checking: Future[None] | None = None
         self._pending: set[Future[None]] = set()
         self.store = Store()
 
     def start(self) -> None:
         self._thread.start()
-        self._spawn(self._look_around())
+        self._spawn(self._list())
+        asyncio.run_coroutine_threadsafe(self._watch(), self._loop)
 
     def stop(self) -> None:
         """End the thread; what is being read is given up."""
@@ -68,7 +79,8 @@ class Reader:
     def idle(self) -> bool:
         """Whether everything that was asked for has been read."""
         self._pending = {f for f in self._pending if not f.done()}
-        return not self._pending and not self.store.reading
+        introduced = self._introduction is None or self._introduction.done()
+        return not self._pending and not self.store.reading and introduced
 
     # -- what the screen asks for ---------------------------------------------------------------------------------------
 
@@ -87,6 +99,22 @@ class Reader:
     def halt(self) -> None:
         """Stop reading the inventory."""
         self._spawn(self._halt())
+
+    def watch(self, project_id: str) -> None:
+        """Whose lease is looked at from now on."""
+        self._watched = project_id
+        self.check_runner(anew=True)
+
+    def check_runner(self, *, anew: bool = False) -> None:
+        """Look at the lease and at the receipt now, and not only when their second has come."""
+        if anew or self._checking is None or self._checking.done():
+            self._checking = asyncio.run_coroutine_threadsafe(self._check(), self._loop)
+            self._pending.add(self._checking)
+
+    def runner(self, project_id: str) -> Future[RunnerInfo | None]:
+        """Who holds a project's lease at this moment."""
+        work = asyncio.to_thread(self._source.runner_alive, project_id)
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def preview(self, plan: Plan, phase: str) -> Future[PhasePreview]:
         return asyncio.run_coroutine_threadsafe(_awaited(self._source.preview(plan, phase)), self._loop)
@@ -115,11 +143,30 @@ class Reader:
     def _put(self, **changed: object) -> None:
         self.store = replace(self.store, **changed)  # type: ignore[arg-type]
 
-    async def _look_around(self) -> None:
-        """Who the projects are, and who we are. Neither stops the other."""
+    async def _list(self) -> None:
         self._list_projects()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH)
+            await self._check()
+
+    async def _check(self) -> None:
+        project_id = self._watched
+        if not project_id:
+            return
+        runner = self._guarded(lambda: self._source.runner_alive(project_id))
+        receipt = self.store.receipt
+        if receipt is None or runner != self.store.runner:
+            receipt = self._guarded(lambda: self._source.receipt_path(project_id))
+        if project_id == self._watched and (runner, receipt) != (self.store.runner, self.store.receipt):
+            self._put(runner=runner, receipt=receipt)
+
+    async def _introduce(self) -> None:
+        """Who we are. Asked once there is a project, whose login it is."""
         account = await self._told(self._source.whoami())
-        self._put(account=account if isinstance(account, Account) else None)
+        if isinstance(account, Account) and account.id:
+            self._put(account=account)
 
     def _list_projects(self) -> None:
         found = self._guarded(self._source.projects)
@@ -128,9 +175,12 @@ class Reader:
     async def _aim(self, project: str, delete_project: bool) -> None:
         await self._give_up()
         self._put(
-            aimed=project, plan=None, inventory=None, first=None, reports=(), halted=False, problem="", reading=True
+            aimed=project, plan=None, inventory=None, first=None, reports=(), halted=False, problem="", reading=True,
+            runner=None, receipt=None,
         )  # fmt: skip
         await self._replan(delete_project)
+        if self.store.account is None:
+            self._introduction = self._loop.create_task(self._introduce())
         self._begin_reading()
 
     async def _replan(self, delete_project: bool) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Literal, Protocol
 
+from engine.run.faces import ProjectLine
 from npa_tui.phases import PhaseView
 from npa_tui.state import Item, View
 
@@ -48,7 +49,7 @@ class Where:
     item: Item | None = None
     filtered: bool = False
     following: bool = True
-    project: str = ""
+    project: ProjectLine | None = None
 
 
 class Hands(Protocol):

@@ -234,7 +234,9 @@ class Aim(Command):
     footer = 1
 
     def reason(self, at: Where) -> str:
-        return "" if at.project else "No project is highlighted."
+        if at.project is None:
+            return "No project is highlighted."
+        return "" if at.project.key else f"It cannot be aimed at: {at.project.problem}"
 
     def run(self, hands: Hands, at: Where) -> None:
         hands.aim_at_highlighted()

@@ -32,7 +32,7 @@ def head(question: Question, ink: Ink, width: int) -> Text:
 
 def identities(question: Question, view: View, changed: bool, ink: Ink, width: int) -> Text:
     who, account = question.preview.plan.identity, view.account
-    tenant = account.tenant if account else ""
+    tenant = account.tenant if account and account.tenant != who.tenant_id else ""
     pairs = [
         ("Project", Text.assemble((f"{who.alias}  " if who.alias else "", ink.strong), (who.project_id, ink.text))),
         (

@@ -12,6 +12,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Input
 
+from engine.run.faces import ProjectLine
 from npa_tui.commands.base import PANES, Pane, Scope
 from npa_tui.phases import PhaseView
 from npa_tui.render.detail import item_detail, phase_detail
@@ -284,9 +285,9 @@ class MainScreen(Framed):
         return self.query_one(InventoryList).item
 
     @property
-    def project(self) -> str:
+    def project(self) -> ProjectLine | None:
         entry = self.query_one(ProjectList).current
-        return entry.line.key if entry else ""
+        return entry.line if entry else None
 
 
 def _detail(phase: PhaseView | None, stage: StageEntry | None, view: View, ink: Ink, width: int) -> Text:
