@@ -85,36 +85,7 @@ class Simulation:
 
     def changes(self) -> list[tuple[str, str]]:
         """Every request that asked for a change, in order: (call, subject)."""
-        quiet = (
-            "Get",
-            "List",
-            "GetByName",
-            "Estimate",
-            "ListMembers",
-            "ListMemberOf",
-            "ListByAccount",
-            "ListByNetwork",
-            "ListBySubnet",
-            "EstimateBatch",
-        )
-        rows = []
-        for r in self.get("/log"):
-            call = r["call"]
-            if (r["service"] == "nebius" and call.partition("/")[2] not in quiet) or r[
-                "service"
-            ] == "terraform":
-                rows.append((call, r["subject"]))
-            elif r["service"] == "skypilot" and call in ("POST /jobs/cancel", "POST /down"):
-                rows.append((call, r["subject"]))
-            elif r["service"] in ("kubernetes", "s3") and call.split(" ")[0] in (
-                "DELETE",
-                "PUT",
-                "POST",
-                "DeleteObjects",
-                "PATCH",
-            ):
-                rows.append((call, r["subject"]))
-        return rows
+        return [(r["call"], r["subject"]) for r in self.get("/log") if _changes(r["service"], r["call"])]
 
     def tree(self) -> dict[str, tuple[str, int, int]]:
         """Bytes, mode and mtime of everything under HOME."""
@@ -124,6 +95,18 @@ class Simulation:
             digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
             found[str(path.relative_to(self.home))] = (digest, stat.st_mode, stat.st_mtime_ns)
         return found
+
+
+def _changes(service: str, call: str) -> bool:
+    match service:
+        case "nebius":
+            return not call.partition("/")[2].startswith(("Get", "List", "Estimate"))
+        case "skypilot":
+            return call in ("POST /jobs/cancel", "POST /down")
+        case "kubernetes" | "s3":
+            return call.split(" ")[0] in ("DELETE", "PUT", "POST", "PATCH", "DeleteObjects")
+        case _:
+            return True
 
 
 @contextmanager
