@@ -10,7 +10,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from engine.clock import Clock
-from engine.clouds.skypilot.failures import SkyTrouble
+from engine.clouds.skypilot.failures import STUCK, SkyTrouble
 from engine.clouds.skypilot.interpreters import candidates
 from engine.clouds.skypilot.isolation import environment, scratch_home
 from engine.clouds.skypilot.jobs import Queue, SkyCluster, clusters_of, jobs_of
@@ -150,9 +150,9 @@ class Sky:
         worker = await self._running()
         try:
             return await worker.ask(op, args, max(_LEAST_REAL, self._clock.real(seconds)), redact(what))
-        except Trouble as trouble:
-            if trouble.cause is Cause.TIMED_OUT and worker is self._worker and worker.idle:
-                # A thread of it may hang for ever: the next question gets a fresh one.
+        except SkyTrouble as trouble:
+            if trouble.type == STUCK and worker is self._worker and worker.idle:
+                # A thread of it hangs, perhaps for ever: the next question gets a fresh one.
                 self._worker = None
                 await worker.stop()
             raise

@@ -8,6 +8,9 @@ from engine.words.presence import Cause
 from engine.words.redact import redact
 from engine.words.trouble import Trouble
 
+STUCK = "Stuck"
+"""What the worker calls a call that hangs in the `sky` client itself, so that its thread is lost."""
+
 CAUSES: Mapping[str, Cause] = {
     "ApiServerConnectionError": Cause.UNREACHABLE,
     "ServerTemporarilyUnavailableError": Cause.UNREACHABLE,
@@ -32,6 +35,7 @@ CAUSES: Mapping[str, Cause] = {
     "UserRequestRejectedByPolicy": Cause.DENIED,
     "RestfulPolicyError": Cause.DENIED,
     "TimeoutError": Cause.TIMED_OUT,
+    STUCK: Cause.TIMED_OUT,
     "Timeout": Cause.TIMED_OUT,
     "ReadTimeout": Cause.TIMED_OUT,
     "ConnectTimeout": Cause.TIMED_OUT,

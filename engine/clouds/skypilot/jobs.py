@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from engine.clock import timestamp
 from engine.words.presence import Cause, Unknown
@@ -175,7 +176,13 @@ def _status(row: Row) -> str:
 
 def _text(row: Row, key: str) -> str:
     value = row.get(key)
-    return redact(value) if isinstance(value, str) else ""
+    return _clean(value) if isinstance(value, str) else ""
+
+
+@lru_cache(maxsize=4096)
+def _clean(text: str) -> str:
+    """Redacted. A long queue repeats the same few words in every row."""
+    return redact(text)
 
 
 def _moment(value: object) -> str:

@@ -53,6 +53,9 @@ CLUSTER_FIELDS = (
     "name", "status", "cloud", "region", "cluster_name_on_cloud", "status_updated_at", "user_hash", "user_name", "workspace",
 )  # fmt: skip
 
+STUCK = "Stuck"
+"""Type of the error that is told for a call that hangs in the client itself."""
+
 _CONNECT = 5.0
 _POLL = 60.0
 """Seconds of one wait for a result. Proxies cut longer ones; the result itself waits at the server."""
@@ -284,7 +287,7 @@ class Worker:
         def late() -> None:
             if once.acquire(blocking=False):
                 message = "the SkyPilot client gave no answer in time"
-                self._output.put({"id": id, "error": {"type": "TimeoutError", "message": message}})
+                self._output.put({"id": id, "error": {"type": STUCK, "message": message}})
 
         # Some of the SDK's own calls wait without a limit; their thread is left behind.
         alarm = threading.Timer(seconds + 1.0, late)
