@@ -49,6 +49,7 @@ class Operation:
     finished_at: datetime | None = None
     code: str = ""
     message: str = ""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass
@@ -65,7 +66,7 @@ class Cloud:
     on_gone: list[Callable[[Resource], None]] = field(default_factory=list)
     bucket_is_empty: Callable[[str], bool] = lambda name: True
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    faults_ended: bool = False
+    faults_over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(
         self,
@@ -174,8 +175,7 @@ class Cloud:
             seconds = (ttl or timedelta(days=7)).total_seconds()
         await asyncio.sleep(seconds * self.scale)
         if stumble := self._stumble(target.id, "sticks"):
-            while not self.faults_ended:
-                await asyncio.sleep(0.05)
+            await self.faults_over.wait()
         if stumble := self._stumble(target.id, "operation_fails"):
             self._end(operation, stumble.code, stumble.message)
             self._unmark(target)
@@ -234,9 +234,10 @@ class Cloud:
     def _end(self, operation: Operation, code: str = "OK", message: str = "") -> None:
         if operation.finished_at is None:
             operation.finished_at, operation.code, operation.message = datetime.now(UTC), code, message
+            operation.over.set()
 
     def _stumble(self, id: str, kind: str) -> Stumble | None:
-        if self.faults_ended:
+        if self.faults_over.is_set():
             return None
         found = next((s for s in self.world.stumbles if s.id == id and s.kind == kind and s.times > 0), None)
         if found:

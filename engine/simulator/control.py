@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
@@ -64,7 +64,7 @@ class Control:
 
     async def _end(self, request: web.Request) -> web.StreamResponse:
         self._timetable.end()
-        self._cloud.faults_ended = True
+        self._cloud.faults_over.set()
         return web.json_response({})
 
     async def _change(self, request: web.Request) -> web.StreamResponse:
@@ -110,8 +110,7 @@ class Control:
             if no.code == "NOT_FOUND":
                 return web.json_response({})
             return web.json_response({"error": f"{no.code}: {no.message}"}, status=409)
-        while operation.finished_at is None:
-            await asyncio.sleep(0.02)
+        await operation.over.wait()
         if operation.code != "OK":
             return web.json_response({"error": f"{operation.code}: {operation.message}"}, status=409)
         return web.json_response({})
@@ -126,6 +125,4 @@ def _merge(into: dict[str, Any], new: dict[str, Any]) -> None:
 
 
 def _now() -> str:
-    from datetime import UTC, datetime
-
     return datetime.now(UTC).isoformat()
