@@ -103,7 +103,7 @@ class Cloud:
             raise Refusal("NOT_FOUND", f"{kind} {id} not found", id)
         return found
 
-    def list(self, kind: str, keep: Callable[[Resource], bool]) -> list[Resource]:
+    def listed(self, kind: str, keep: Callable[[Resource], bool]) -> list[Resource]:
         """What a listing shows: also what has just gone, while listings lag."""
         return sorted((r for r in self.resources.values() if r.kind == kind and keep(r)), key=lambda r: r.id)
 

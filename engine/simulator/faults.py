@@ -19,17 +19,19 @@ class Fault(BaseModel):
     service: Literal["nebius", "kubernetes", "skypilot", "s3"]
     match: str = "*"
     kind: Literal["latency", "status", "drop", "hang"]
-    status: str | int | None = Field(None, description="gRPC name or HTTP number, for kind status")
+    status: str | int | None = Field(default=None, description="gRPC name or HTTP number, for kind status")
     message: str = ""
     seconds: float = Field(
-        0.0, description="nominal seconds of a latency; of a hang, 0 means until the faults end"
+        default=0.0, description="nominal seconds of a latency; of a hang, 0 means until the faults end"
     )
-    times: int | None = Field(None, description="how often; None: until the faults end")
-    after: float = Field(0.0, description="nominal seconds from the start until it applies")
+    times: int | None = Field(default=None, description="how often; None: until the faults end")
+    after: float = Field(default=0.0, description="nominal seconds from the start until it applies")
     until: float | None = Field(
-        None, description="nominal seconds from the start after which it no longer does"
+        default=None, description="nominal seconds from the start after which it no longer does"
     )
-    retry_after: float | None = Field(None, description="seconds told to the client with a 429 or 503")
+    retry_after: float | None = Field(
+        default=None, description="seconds told to the client with a 429 or 503"
+    )
 
 
 class Timetable:

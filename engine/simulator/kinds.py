@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,9 +70,6 @@ def subnets(doc: Doc) -> list[str]:
     return [i["subnetId"] for i in at(doc, "spec", "networkInterfaces") or [] if i.get("subnetId")]
 
 
-Blocks = Callable[[Doc, str, Doc], bool]
-
-
 def blocks(kind: str, id: str, other_kind: str, other: Doc, parent: str) -> bool:
     """Whether another thing stands in the way of a deletion."""
     match kind, other_kind:
@@ -87,13 +83,13 @@ def blocks(kind: str, id: str, other_kind: str, other: Doc, parent: str) -> bool
         case "subnet", "instance":
             return id in subnets(other)
         case "subnet", "allocation":
-            return at(other, "status", "details", "subnetId") == id
+            return bool(at(other, "status", "details", "subnetId") == id)
         case "subnet", "cluster":
-            return at(other, "spec", "controlPlane", "subnetId") == id
+            return bool(at(other, "spec", "controlPlane", "subnetId") == id)
         case "network", "subnet":
-            return at(other, "spec", "networkId") == id
+            return bool(at(other, "spec", "networkId") == id)
         case "network", "securitygroup":
-            return at(other, "spec", "networkId") == id and not at(other, "status", "default")
+            return bool(at(other, "spec", "networkId") == id and not at(other, "status", "default"))
         case "securitygroup", "instance":
             return any(
                 g.get("id") == id
@@ -103,7 +99,7 @@ def blocks(kind: str, id: str, other_kind: str, other: Doc, parent: str) -> bool
         case "registry", "artifact":
             return parent == id
         case "serviceaccount", "accesskey":
-            return at(other, "spec", "account", "serviceAccount", "id") == id
+            return bool(at(other, "spec", "account", "serviceAccount", "id") == id)
         case "group", "groupmembership" | "accesspermit":
             return parent == id
         case "project", _:
@@ -119,13 +115,13 @@ def goes_with(kind: str, id: str, other_kind: str, other: Doc, parent: str) -> b
         case "cluster", "nodegroup":
             return parent == id
         case "cluster", "instance":
-            return labels.get("mk8s-cluster-id") == id
+            return bool(labels.get("mk8s-cluster-id") == id)
         case "nodegroup", "instance":
-            return labels.get("mk8s-node-group-id") == id
+            return bool(labels.get("mk8s-node-group-id") == id)
         case "instance", "disk":
-            return at(other, "status", "managedBy") == id
+            return bool(at(other, "status", "managedBy") == id)
         case "network", "securitygroup" | "routetable":
-            return at(other, "spec", "networkId") == id and bool(at(other, "status", "default"))
+            return bool(at(other, "spec", "networkId") == id and bool(at(other, "status", "default")))
         case "securitygroup", "securityrule":
             return parent == id
         case "routetable", "route":

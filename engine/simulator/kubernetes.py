@@ -27,7 +27,7 @@ class PodSpec(BaseModel):
     namespace: str = "default"
     node: str = ""
     labels: dict[str, str] = {}
-    owner: str = Field("", description="KIND/NAME of its controller")
+    owner: str = Field(default="", description="KIND/NAME of its controller")
     finalizers: list[str] = []
     ready: bool = True
 
@@ -49,10 +49,12 @@ class KubernetesSpec(BaseModel):
     nodes: list[str] = []
     pods: list[PodSpec] = []
     budgets: list[BudgetSpec] = []
-    load_balancers: list[str] = Field([], description="names of services of type LoadBalancer")
-    volumes: list[str] = Field([], description="names of persistent volumes")
-    system: bool = Field(True, description="the four kube-system workloads with their budgets")
-    grace_seconds: float = Field(2.0, description="nominal seconds that a deleted pod stays Terminating")
+    load_balancers: list[str] = Field(default=[], description="names of services of type LoadBalancer")
+    volumes: list[str] = Field(default=[], description="names of persistent volumes")
+    system: bool = Field(default=True, description="the four kube-system workloads with their budgets")
+    grace_seconds: float = Field(
+        default=2.0, description="nominal seconds that a deleted pod stays Terminating"
+    )
 
 
 RESOURCES = {
@@ -220,7 +222,8 @@ class KubernetesCluster:
                 return web.Response(status=500)
             if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self._tokens:
                 return _status(401, "Unauthorized", "Unauthorized")
-            return await handler(request)
+            answer: web.StreamResponse = await handler(request)
+            return answer
 
         app = web.Application(
             middlewares=[

@@ -57,14 +57,14 @@ def kind_of_service(service: str) -> Kind | None:
     return next((k for k in KINDS.values() if service.endswith(f".{k.package}.{k.service}Service")), None)
 
 
-class Services(grpc.GenericRpcHandler):
+class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """All services on one port. Every request is logged; faults come from the timetable."""
 
     def __init__(self, cloud: Cloud, timetable: Timetable) -> None:
         self._cloud = cloud
         self._timetable = timetable
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:  # type: ignore[type-arg]
         path = details.method.removeprefix("/")
         if path not in methods():
             return None
@@ -137,7 +137,7 @@ class Services(grpc.GenericRpcHandler):
         raise Refusal("UNIMPLEMENTED", f"{service}/{method}")
 
     def _by_name(self, kind: Kind, request: Any) -> Resource:
-        for r in self._cloud.list(kind.name, lambda r: r.hidden_since is None):
+        for r in self._cloud.listed(kind.name, lambda r: r.hidden_since is None):
             if (r.name, r.parent) == (request.name, request.parent_id):
                 return r
         raise Refusal("NOT_FOUND", f"{kind.name} {request.name!r} not found", request.name)
@@ -170,7 +170,7 @@ class Services(grpc.GenericRpcHandler):
 
     def _list(self, kind: Kind, method: str, request: Any, answer_class: Any) -> Any:
         keep = self._filter(kind, method, request)
-        rows = self._cloud.list("group" if method == "ListMemberOf" else kind.name, keep)
+        rows = self._cloud.listed("group" if method == "ListMemberOf" else kind.name, keep)
         if request.page_token:
             try:
                 after = base64.urlsafe_b64decode(request.page_token.encode()).decode()
@@ -199,7 +199,7 @@ class Services(grpc.GenericRpcHandler):
             case "ListMemberOf":
                 groups = {
                     r.parent
-                    for r in self._cloud.list(
+                    for r in self._cloud.listed(
                         "groupmembership", lambda r: at(r.doc, "spec", "memberId") == request.subject_id
                     )
                 }
@@ -219,7 +219,7 @@ class Services(grpc.GenericRpcHandler):
     def _profile(self, answer_class: Any) -> Any:
         from nebius.base.protos.json_format import parse_dict
 
-        tenants = [{"tenantId": r.id} for r in self._cloud.list("tenant", lambda r: True)]
+        tenants = [{"tenantId": r.id} for r in self._cloud.listed("tenant", lambda r: True)]
         doc = {
             "userProfile": {
                 "id": "useraccount-e00simulated",

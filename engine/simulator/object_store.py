@@ -33,8 +33,8 @@ class BucketSpec(BaseModel):
     versions_each: int = 1
     markers: int = 0
     uploads: int = 0
-    files: dict[str, str] = Field({}, description="key -> text")
-    locked: int = Field(0, description="so many versions are under retention and cannot be deleted")
+    files: dict[str, str] = Field(default={}, description="key -> text")
+    locked: int = Field(default=0, description="so many versions are under retention and cannot be deleted")
 
 
 @dataclass

@@ -44,8 +44,8 @@ class JobSpec(BaseModel):
     status: str = "RUNNING"
     user: str = "operator"
     workspace: str = "default"
-    cancel_seconds: float = Field(5.0, description="nominal seconds from CANCELLING to CANCELLED")
-    ignores_cancels: int = Field(0, description="so many cancels have no effect")
+    cancel_seconds: float = Field(default=5.0, description="nominal seconds from CANCELLING to CANCELLED")
+    ignores_cancels: int = Field(default=0, description="so many cancels have no effect")
 
 
 @dataclass

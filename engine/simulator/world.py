@@ -27,9 +27,9 @@ class Extra(Part):
     kind: str = Field(description="kind, as in `engine/simulator/messages.py`")
     id: str
     name: str
-    parent: str = Field("", description="id of its parent; the project when empty")
+    parent: str = Field(default="", description="id of its parent; the project when empty")
     labels: dict[str, str] = {}
-    attrs: dict[str, Any] = Field({}, description="what the kind's message is made from")
+    attrs: dict[str, Any] = Field(default={}, description="what the kind's message is made from")
 
 
 class AgentWorld(Part):
@@ -39,11 +39,12 @@ class AgentWorld(Part):
     suffix: str = Field(description="end of all its ids")
     platform: str = "cpu-e2"
     preset: str = "4vcpu-16gb"
-    data_disk: bool = Field(False, description="a second disk that the cloud leaves behind")
-    vm_gone: bool = Field(False, description="the VM was deleted already; its records still name it")
-    instance: str = Field("", description="id of the VM, where it does not follow from the suffix")
+    data_disk: bool = Field(default=False, description="a second disk that the cloud leaves behind")
+    vm_gone: bool = Field(default=False, description="the VM was deleted already; its records still name it")
+    instance: str = Field(default="", description="id of the VM, where it does not follow from the suffix")
     ids_recorded: bool = Field(
-        True, description="the operation journal knows the ids of disk and network, not only their names"
+        default=True,
+        description="the operation journal knows the ids of disk and network, not only their names",
     )
 
 
@@ -53,13 +54,15 @@ class ClusterWorld(Part):
     context: str
     suffix: str
     controller: bool = Field(
-        False, description="the SkyPilot jobs controller runs on it, bound to this project"
+        default=False, description="the SkyPilot jobs controller runs on it, bound to this project"
     )
     cpu_nodes: int = 1
     gpu_nodes: int = 1
     gpu_platform: str = "gpu-l40s-a"
     gpu_preset: str = "1gpu-16vcpu-64gb"
-    kubernetes: dict[str, Any] = Field({}, description="more pods, budgets and services: a KubernetesSpec")
+    kubernetes: dict[str, Any] = Field(
+        default={}, description="more pods, budgets and services: a KubernetesSpec"
+    )
 
 
 class StorageWorld(Part):
@@ -84,7 +87,9 @@ class ProjectWorld(Part):
     id: str
     tenant_id: str
     region: str = "eu-north1"
-    created_here: bool = Field(True, description="the records prove that the project was created by the CLI")
+    created_here: bool = Field(
+        default=True, description="the records prove that the project was created by the CLI"
+    )
     agents: list[AgentWorld] = []
     clusters: list[ClusterWorld] = []
     storage: StorageWorld | None = None
@@ -99,11 +104,11 @@ class Stumble(Part):
 
     id: str
     kind: Literal["operation_fails", "sticks", "comes_back"]
-    times: int = Field(1, description="how often, for operation_fails and comes_back")
+    times: int = Field(default=1, description="how often, for operation_fails and comes_back")
     code: str = "INTERNAL"
     message: str = "the operation failed"
-    after: float = Field(5.0, description="nominal seconds until it is back")
-    seconds: float = Field(10.0, description="nominal seconds that it stays back")
+    after: float = Field(default=5.0, description="nominal seconds until it is back")
+    seconds: float = Field(default=10.0, description="nominal seconds that it stays back")
 
 
 class World(Part):
@@ -112,14 +117,14 @@ class World(Part):
     description: str
     projects: list[ProjectWorld]
     seconds: dict[str, float] = Field(
-        {}, description="nominal seconds that a deletion takes, by kind; `default` for the rest"
+        default={}, description="nominal seconds that a deletion takes, by kind; `default` for the rest"
     )
     list_lag: float = Field(
-        0.0, description="nominal seconds that listings still show what Get no longer finds"
+        default=0.0, description="nominal seconds that listings still show what Get no longer finds"
     )
-    page_size: int = Field(100, description="most items on a page")
-    bucket_needs_empty: bool = Field(False, description="deleting a bucket with contents is refused")
-    prices: dict[str, float] = Field({}, description="USD an hour, by platform, or by kind")
+    page_size: int = Field(default=100, description="most items on a page")
+    bucket_needs_empty: bool = Field(default=False, description="deleting a bucket with contents is refused")
+    prices: dict[str, float] = Field(default={}, description="USD an hour, by platform, or by kind")
     faults: list[Fault] = []
     stumbles: list[Stumble] = []
     home: Literal["fresh", "after-partial-destroy"] = "fresh"
