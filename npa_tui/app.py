@@ -25,7 +25,7 @@ from npa_tui.following import Asking, Following
 from npa_tui.moments import Moments
 from npa_tui.phases import PhaseView
 from npa_tui.question import Question
-from npa_tui.reader import Reader
+from npa_tui.reader import Reader, Store
 from npa_tui.render.glyphs import Glyphs
 from npa_tui.render.ink import Ink
 from npa_tui.screens.confirm import ConfirmScreen
@@ -88,7 +88,9 @@ class Console(App[int], inherit_bindings=False):
         self._read_at = 0.0
         self._delete_project = False
         self._told = 0
+        self._looks = 0
         self._key: tuple[object, ...] = ()
+        self._shown: Store | None = None
         self.view = View(now=self._since.replace(microsecond=0), scene=Scene.READING)
         for one in THEMES:
             self.register_theme(one)
@@ -130,10 +132,10 @@ class Console(App[int], inherit_bindings=False):
         self._take_back()
         version = self._following.version if self._following else -1
         asked = self._asking.phases | self._starting
-        key = (id(store), version, now, asked, tuple(map(id, self._previews.values())))
-        if key == self._key:
+        key = (version, now, asked, self._looks)
+        if key == self._key and store is self._shown:
             return
-        self._key = key
+        self._key, self._shown = key, store
         self.view = view(self._seen(now, asked))
         for screen in self.screen_stack:
             if isinstance(screen, Framed | ConfirmScreen):
@@ -325,7 +327,7 @@ class Console(App[int], inherit_bindings=False):
             self.reader.halt()
 
     def read_again(self) -> None:
-        self._previews = {}
+        self._forget_looks()
         self.reader.read_again()
         if self.view.run is None or self.view.run.closed:
             self.reader.replan(delete_project=self._delete_project)
@@ -395,7 +397,7 @@ class Console(App[int], inherit_bindings=False):
 
     def include_project(self) -> None:
         self._delete_project = not self._delete_project
-        self._previews = {}
+        self._forget_looks()
         self.reader.replan(delete_project=self._delete_project)
         words = (
             "The plan ends with the project itself."
@@ -435,6 +437,11 @@ class Console(App[int], inherit_bindings=False):
     def remember(self, preview: PhasePreview) -> None:
         """What a dialog saw also says in the tree whether a guard holds the phase."""
         self._previews[preview.phase] = preview
+        self._looks += 1
+
+    def _forget_looks(self) -> None:
+        self._previews = {}
+        self._looks += 1
 
     def _answered(self, question: Question | None) -> None:
         if question is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 
 from engine.run.narration import Line
-from npa_tui.render.ink import Ink, wrap
+from npa_tui.render.ink import Ink, hang, wrap
 from npa_tui.render.numbers import clock_of
 
 _COLOUR = {
@@ -16,7 +16,7 @@ _COLOUR = {
     "warn": "st-ask",
     "fail": "st-fail",
 }
-_TIME = 16
+_TIME = 10
 WITH_SUBJECT = 70
 ROOMY = 84
 
@@ -36,6 +36,8 @@ def log_rows(line: Line, words: tuple[str, ...], ink: Ink, width: int) -> list[T
         message = Text.assemble((f"{line.subject} ", ink.muted), message)
     for word in words:
         _mark(message, word, ink)
+    if width < WITH_SUBJECT:
+        return list(hang(Text.assemble(head, message), width, _TIME).split("\n"))
     rows = wrap(message, width - head.cell_len)
     return [Text.assemble(head if i == 0 else " " * head.cell_len, row) for i, row in enumerate(rows)]
 

@@ -8,6 +8,9 @@ from npa_tui.render.ink import Ink, hang, lines
 from npa_tui.stands import Stand
 from npa_tui.state import Scene, View, nouns
 
+_MOST = 8
+"""Sources listed one by one; those that failed come first."""
+
 
 def notice(view: View, ink: Ink, width: int) -> Text:
     match view.scene:
@@ -35,11 +38,13 @@ def _reading(view: View, ink: Ink) -> Text:
         Text(""),
     ]
     wide = max((len(r.name) for r in view.reports), default=0) + 2
-    for report in view.reports:
+    for report in sorted(view.reports, key=lambda r: r.ok)[:_MOST]:
         stand, words = (Stand.DONE, f"{report.count} found") if report.ok else (Stand.FAILED, report.cause)
         rows.append(
             Text.assemble(ink.sign(stand), " ", (f"{report.name:<{wide}}", ink.text), (words, ink.muted))
         )
+    if len(view.reports) > _MOST:
+        rows.append(Text(f"  and {len(view.reports) - _MOST} more", style=ink.muted))
     rows.append(Text.assemble(ink.sign(Stand.RUNNING), (" waiting for the others", ink.muted)))
     rows += [Text(""), Text(f"{nouns(len(view.reports), 'source')} answered", style=ink.muted), Text("")]
     return lines([*rows, keys(ink, ("esc", "stop reading"))])

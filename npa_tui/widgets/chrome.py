@@ -65,7 +65,10 @@ class PaneTitle(Widget):
             )
             left.append("   " if n else "")
             left.append(TITLES[pane], style)
-        return ink.fit(left, Text(f"{self.note} ", style=ink.muted), self.size.width)
+        note = self.note.split("   ")  # its parts are dropped whole, the last one first: the titles stay
+        while len(note) > 1 and left.cell_len + len("   ".join(note)) + 2 > self.size.width:
+            note.pop()
+        return ink.fit(left, Text(f"{'   '.join(note)} ", style=ink.muted), self.size.width)
 
     def on_click(self, event: events.Click) -> None:
         x = 1
