@@ -28,11 +28,18 @@ def once(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Cost:
     """Run a command to its end; what it prints is thrown away."""
     start = time.monotonic()
     child = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **(env or {})}, cwd=ROOT
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **(env or {})},
+        cwd=ROOT,
     )
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    return Cost(usage.ru_utime + usage.ru_stime, time.monotonic() - start, usage.ru_maxrss / 1024, child.returncode)
+    return Cost(
+        usage.ru_utime + usage.ru_stime, time.monotonic() - start, usage.ru_maxrss / 1024, child.returncode
+    )
 
 
 def cpu(argv: Sequence[str], env: Mapping[str, str] | None = None, runs: int = 7) -> float:

@@ -25,11 +25,33 @@ def for_target(identity: Identity, target: Target) -> list[str]:
     who, d = selector(identity), target.detail
     match target.phase:
         case "workflows":
-            return ["npa", "workflow", "cancel", d.get("run_id", target.id), *who, "--json"] if d.get("run_id") else []
+            return (
+                ["npa", "workflow", "cancel", d.get("run_id", target.id), *who, "--json"]
+                if d.get("run_id")
+                else []
+            )
         case "agents":
-            return ["npa", "agent", "destroy", *who, "--name", d.get("agent_name", target.name), "--yes", "--json"]
+            return [
+                "npa",
+                "agent",
+                "destroy",
+                *who,
+                "--name",
+                d.get("agent_name", target.name),
+                "--yes",
+                "--json",
+            ]
         case "agent_iam":
-            return ["npa", "agent", "destroy", *who, "--name", d.get("agent_name", "agent"), "--yes", "--json"]
+            return [
+                "npa",
+                "agent",
+                "destroy",
+                *who,
+                "--name",
+                d.get("agent_name", "agent"),
+                "--yes",
+                "--json",
+            ]
         case "controller":
             return [
                 "npa", "skypilot", "cleanup-controller", *who, "--project-id", identity.project_id, "--context", d.get("context", ""),
