@@ -122,9 +122,10 @@ def item_row(
     if width >= WITH_AGE:
         right = Text.assemble((f"{since(row.created_at, now):>7}  ", ink.muted), right)
     if width >= WITH_ID:
-        room = NARROW_NAME + max(0, (width - WITH_AGE) // 2) if width >= WITH_AGE else NARROW_NAME
+        widest = NARROW_NAME + max(0, (width - WITH_AGE) // 2)
+        room = min(widest, width - right.cell_len - _ID - 2)
         name = ink.short(name, room)
-        name = Text.assemble(
-            name, " " * (room + 1 - name.cell_len), (row.ref.id if row.name else "", ink.muted)
-        )
+        # An id is shown whole or not at all: the detail has it in any case.
+        whole = row.name and room + 2 + len(row.ref.id) + right.cell_len <= width
+        name = Text.assemble(name, " " * (room + 1 - name.cell_len), (row.ref.id if whole else "", ink.muted))
     return ink.fit(name, right, width)
