@@ -70,7 +70,7 @@ class Clients:
 
     def object_store(self, keys: StorageKeys) -> ObjectStore:
         """The store that recorded keys open."""
-        from engine.clouds.object_store import ObjectStore, StoreAccess
+        from engine.clouds.object_store import ObjectStore, Secret, StoreAccess
 
         name = f"{keys.endpoint} {keys.bucket}"
         if name not in self._stores:
@@ -78,7 +78,7 @@ class Clients:
                 endpoint=keys.endpoint,
                 region=keys.region or self._records.region,
                 access_key_id=keys.access_key_id.reveal(),
-                secret=keys.secret_key.reveal(),
+                secret=Secret(keys.secret_key.reveal()),
             )
             self._stores[name] = ObjectStore(access, self.clock)
         return self._stores[name]
@@ -113,6 +113,6 @@ class Clients:
         if self._sky is not None:
             await self._sky.aclose()
         for store in self._stores.values():
-            await store.aclose()
+            await store.close()
         for cluster in self._kubernetes.values():
             await cluster.aclose()
