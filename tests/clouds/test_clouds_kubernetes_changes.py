@@ -250,6 +250,7 @@ async def test_a_budget_that_demands_something_else_is_kept(
         await client.delete_budget(intent(budget.ref, budget.presence.fingerprint))
     assert raised.value.cause is Cause.CONFLICT
     assert not cluster.calls("DELETE")
+    assert len(cluster.calls("GET")) == 2, "looking again does not help"
 
 
 async def test_a_replaced_budget_is_kept(cluster: Cluster, client: Kubernetes) -> None:

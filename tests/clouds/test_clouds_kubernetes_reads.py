@@ -161,6 +161,7 @@ async def test_a_page_that_repeats_is_no_complete_listing(cluster: Cluster, clie
     )
     listing = await client.pods()
     assert listing.gap is not None and listing.gap.cause is Cause.MALFORMED
+    assert len(cluster.seen) == 2
 
 
 async def test_an_expired_snapshot_is_begun_anew(cluster: Cluster, client: Kubernetes) -> None:
@@ -284,17 +285,25 @@ async def test_a_server_that_trickles_times_out(
 ) -> None:
     monkeypatch.setattr("engine.clouds.kubernetes.connection._LEAST_REAL", 0.2)
 
+    left: list[bool] = []
+
     async def trickle(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
         await answer.prepare(request)
-        for _ in range(100):
-            await answer.write(b" ")
-            await asyncio.sleep(0.05)
+        try:
+            for _ in range(100):
+                await answer.write(b" ")
+                await asyncio.sleep(0.05)
+        except (ConnectionError, asyncio.CancelledError):
+            left.append(True)
+            raise
         return answer
 
     cluster.rules.append(trickle)
     gap = (await client.pods()).gap
     assert gap is not None and gap.cause is Cause.TIMED_OUT
+    await asyncio.sleep(0.4)
+    assert len(left) == len(cluster.seen), "no thread goes on reading"
 
 
 async def test_cancelling_a_read_returns_at_once(cluster: Cluster, client: Kubernetes) -> None:

@@ -285,9 +285,10 @@ async def test_a_request_that_does_not_end_is_cancelled_at_the_server(
     assert queue.gap is not None and queue.gap.cause is Cause.TIMED_OUT
     assert time.monotonic() - started < 1.4
     hung = server.bodies("/api/get")
-    async with asyncio.timeout(2):
-        while not server.cancelled:
-            await asyncio.sleep(0.02)
+    for _ in range(100):
+        if server.cancelled:
+            break
+        await asyncio.sleep(0.02)
     assert server.cancelled[0] in [body["request_id"] for body in hung]
 
 

@@ -148,7 +148,8 @@ async def test_noise_on_standard_output_breaks_nothing(stand_in: StandIn, sky: S
         subprocess.run(["echo", '{"id": 1, "rows": []}'])
         input_is_closed = not sys.stdin.read()
         def status(**kwargs):
-            print("spinner" * 10_000)
+            sys.stdout.write("half a line")
+            sys.stdout.flush()
             return "status"
         """
     )
@@ -240,10 +241,12 @@ async def test_a_call_that_hangs_in_the_client_holds_up_nothing_else(
     first = sky.worker_pid
     hanging = asyncio.create_task(sky.down(INTENT, "hangs"))
     await asyncio.sleep(0.05)
+    started = time.monotonic()
     assert (await sky.queue()).gap is None
     with pytest.raises(Trouble) as raised:
         await hanging
     assert raised.value.cause is Cause.TIMED_OUT
+    assert time.monotonic() - started < 4, "the worker itself tells, before it counts as stuck"
     assert first is not None and not alive(first), "a worker with a thread that hangs is not kept"
     assert (await sky.queue()).gap is None
     assert sky.worker_pid != first

@@ -177,8 +177,6 @@ class _Session:
         from kubernetes.client import ApiClient, Configuration
 
         configuration = Configuration(host=entry.public.server)
-        configuration.retries = False  # its own would sleep where we cannot look
-        configuration.proxy = None  # taken from the process, past NO_PROXY
         configuration.client_side_validation = False
         self._client = ApiClient(configuration)
         self._client.rest_client.pool_manager = _pool_manager(entry, login, environ)
@@ -215,9 +213,11 @@ class _Session:
             raise of_answer(int(error.status), dict(error.headers or {}), content) from None
         try:
             content = _content(response, f"{method} {path}", seconds)
-            request_id = redact(response.headers.get("Audit-Id", ""))
-        finally:
-            response.release_conn()
+        except BaseException:
+            response.close()  # with the rest unread, the connection is of no further use
+            raise
+        response.release_conn()
+        request_id = redact(response.headers.get("Audit-Id", ""))
         return Answer(_json(content, f"{method} {path}", request_id), request_id)
 
 
@@ -245,7 +245,10 @@ def _json(content: bytes, what: str, request_id: str) -> Json:
 
 
 def _pool_manager(entry: Entry, login: Credential, environ: Mapping[str, str]) -> PoolManager:
-    """Connections with the TLS of the kubeconfig. Built here, because the client takes keys only as files that stay on disk."""
+    """Connections with the TLS and the proxy of the kubeconfig, and without retries, which would sleep where we cannot look.
+
+    Built here, because the client takes keys only as files that stay on disk, and proxies from the process, past NO_PROXY.
+    """
     from urllib3 import PoolManager, ProxyManager, make_headers
 
     options: dict[str, object] = {"retries": False, "maxsize": _THREADS}
