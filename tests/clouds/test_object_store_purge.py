@@ -19,8 +19,9 @@ from object_store_server import ACCESS_KEY, NS, SECRET_KEY, Bucket, Server
 
 from engine.clock import Clock
 from engine.clouds.object_store import BUCKET, ObjectStore, PurgeProgress, PurgeReport, Secret, StoreAccess
+from engine.clouds.object_store.batches import delete_body, fits_xml
 from engine.clouds.object_store.keep import keeper
-from engine.clouds.object_store.listings import Entry, delete_body, fits_xml
+from engine.clouds.object_store.listings import Entry
 from engine.words.intents import Intent
 from engine.words.presence import Cause, Ref
 from engine.words.trouble import Trouble
@@ -268,6 +269,18 @@ async def test_a_stop_ends_it_at_the_next_page(server: Server) -> None:
     assert report.stopped and not report.emptied
     assert 0 < report.versions < 20000
     assert len(bucket.alive) == 20000 - report.versions
+
+
+async def test_a_stop_ends_the_patience_with_a_store_that_only_throttles(server: Server) -> None:
+    server.buckets["b"].fill(["a"])
+    run = Run(server)
+    server.faults.codes["delete_objects"] = (503, "SlowDown")
+    purging = asyncio.create_task(run.purge())
+    await asyncio.sleep(0.1)
+    run.stop.set()
+    async with asyncio.timeout(2):
+        report = await purging
+    assert report.stopped and not report.emptied and report.throttled > 0
 
 
 async def test_keys_that_xml_cannot_hold_go_one_by_one(server: Server) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import shutil
 import signal
 import stat
 import sys
@@ -288,6 +290,56 @@ async def test_a_checksum_mismatch_stops_before_anything_and_leaves_the_lock_fil
     assert "forbidden" in caught.value.detail
     assert (lock.read_bytes(), lock.stat().st_mtime_ns) == before
     assert house.events == []
+
+
+KILLED = """
+import asyncio, os, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from engine.clock import Clock
+from engine.clouds.terraform import Binary, Terraform
+from engine.words.intents import Intent
+from engine.words.presence import Ref
+base = Path({base!r})
+async def main():
+    terraform = Terraform(Binary({argv!r}, "", "PATH"), base / "module", base / "scratch", Clock(), environ=dict(os.environ))
+    async with terraform:
+        await terraform.init()
+        intent = Intent("key", Ref("cluster", "mk8scluster-e00demo"), "", asyncio.Event())
+        await terraform.destroy(intent, lambda e: print(e.step, flush=True), variables={{}}, recovery_dir=base / "recovery")
+asyncio.run(main())
+"""
+
+
+async def test_terraform_is_interrupted_and_not_orphaned_when_we_are_killed(house: House) -> None:
+    await house.apply(seconds="20")
+    script = KILLED.format(
+        root=str(Path(__file__).parents[2]), base=str(house.module.parent), argv=house.binary.argv
+    )
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, env=house.environ, stdout=asyncio.subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    while (await parent.stdout.readline()).strip() != b"provisioning":
+        pass
+    (scratch,) = house.scratch.iterdir()
+    lock = os.open(scratch / ".npa-in-use.lock", os.O_RDWR)
+    parent.kill()
+    await parent.wait()
+
+    def free() -> bool:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    await until(free)  # the guardian holds it until Terraform is over
+    os.close(lock)
+    assert not (house.module / ".terraform.tfstate.lock.info").exists()
+    state = json.loads((house.module / "terraform.tfstate").read_text())
+    assert sum(len(r["instances"]) for r in state["resources"]) == 3
+    shutil.rmtree(scratch)
 
 
 async def test_terraform_reads_the_module_of_this_repository(wheel: Binary) -> None:

@@ -2,7 +2,7 @@
 
 from engine.clouds.object_store.access import Secret, StoreAccess
 from engine.clouds.object_store.failures import StoreTrouble
-from engine.clouds.object_store.purge import Held, PurgeProgress, PurgeReport
+from engine.clouds.object_store.report import Held, PurgeProgress, PurgeReport
 from engine.clouds.object_store.store import BUCKET, Contents, ObjectStore
 
 __all__ = [

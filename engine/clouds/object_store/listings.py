@@ -6,13 +6,13 @@ Nothing of a key can look like markup here: in an answer it is percent-encoded (
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from engine.clouds.object_store.failures import StoreTrouble
-from engine.clouds.object_store.wire import Answer, Wire
+from engine.clouds.object_store.wire import PATIENCE, Patience, Wire
 from engine.words.presence import Cause
 
 _BLOCKS: Mapping[str, re.Pattern[bytes]] = {
@@ -56,17 +56,18 @@ class Listing:
         kind: str,
         query: Mapping[str, str | bytes],
         marker: tuple[bytes, bytes] = (b"", b""),
+        patience: Patience = PATIENCE,
     ) -> None:
         """`kind` is the root element of its answers; `marker` is after which key (and version or upload) it begins."""
         self._wire, self._bucket, self._kind, self._query = wire, bucket, kind, query
-        self._marker = marker
+        self._marker, self._patience = marker, patience
         self._seen: set[int] = set()
         self._first: tuple[bytes, bytes] | None = None
         self.done = False
 
     async def next(self) -> Page:
         """The next page; `done` says whether it was the last. Raises `StoreTrouble`."""
-        answer = await self._wire.call("GET", self._bucket, query=self._question())
+        answer = await self._wire.call("GET", self._bucket, query=self._question(), patience=self._patience)
         page = parse_page(answer.body, self._kind)
         self.done = not page.truncated
         first = page.entries[0][:2] if page.entries else None
@@ -106,16 +107,24 @@ class Listing:
 
 
 def versions(
-    wire: Wire, bucket: str, marker: tuple[bytes, bytes] = (b"", b""), **more: str | bytes
+    wire: Wire,
+    bucket: str,
+    marker: tuple[bytes, bytes] = (b"", b""),
+    *,
+    patience: Patience = PATIENCE,
+    **more: str | bytes,
 ) -> Listing:
-    return Listing(wire, bucket, "ListVersionsResult", {"versions": "", **more}, marker)
+    """All versions and delete markers; `more` are further parameters, such as `prefix`."""
+    return Listing(wire, bucket, "ListVersionsResult", {"versions": "", **more}, marker, patience)
 
 
-def uploads(wire: Wire, bucket: str) -> Listing:
-    return Listing(wire, bucket, "ListMultipartUploadsResult", {"uploads": ""})
+def uploads(wire: Wire, bucket: str, *, patience: Patience = PATIENCE) -> Listing:
+    """All unfinished multipart uploads."""
+    return Listing(wire, bucket, "ListMultipartUploadsResult", {"uploads": ""}, patience=patience)
 
 
 def objects(wire: Wire, bucket: str, prefix: str, delimiter: str = "", most: int = 1000) -> Listing:
+    """Current objects below a prefix."""
     query = {"list-type": "2", "prefix": prefix, "max-keys": str(most)} | (
         {"delimiter": delimiter} if delimiter else {}
     )
@@ -128,32 +137,22 @@ def parse_page(body: bytes, kind: str) -> Page:
     if b"<" + root not in body[:1000] or not body.rstrip().endswith(b"</" + root + b">"):
         raise StoreTrouble(Cause.MALFORMED, f"the answer is not a whole {kind}")
     encoded = b"<EncodingType>url</EncodingType>" in body
-    entries = [_entry(match[1], match[2], encoded) for match in _BLOCKS[kind].finditer(body)]
-    last = (
-        body.rfind(b"</Version>"),
-        body.rfind(b"</DeleteMarker>"),
-        body.rfind(b"</Contents>"),
-        body.rfind(b"</Upload>"),
-    )
-    outside = body[: _first(body)] + body[max(*last, 0) :]
+    entries: list[Entry] = []
+    first, last = len(body), len(body)
+    for match in _BLOCKS[kind].finditer(body):
+        first, last = min(first, match.start()), match.end()
+        entries.append(_entry(match[1], match[2], encoded))
+    # What is said of the page itself stands before its first entry, or behind its last.
+    outside = body[:first] + body[last:]
     return Page(
         entries,
         [_decode(p, encoded) for p in _PREFIX.findall(outside)],
         element(outside, b"IsTruncated").strip().lower() == b"true",
-        _text(element(outside, b"NextContinuationToken"))
+        text(element(outside, b"NextContinuationToken"))
         if kind == "ListBucketResult"
         else _decode(element(outside, b"NextKeyMarker"), encoded),
-        _text(element(outside, b"NextVersionIdMarker") or element(outside, b"NextUploadIdMarker")),
+        text(element(outside, b"NextVersionIdMarker") or element(outside, b"NextUploadIdMarker")),
     )
-
-
-def _first(body: bytes) -> int:
-    starts = [
-        i
-        for tag in (b"<Version>", b"<DeleteMarker>", b"<Contents>", b"<Upload>")
-        if (i := body.find(tag)) >= 0
-    ]
-    return min(starts, default=len(body))
 
 
 def _entry(tag: bytes, block: bytes, encoded: bool) -> Entry:
@@ -161,11 +160,11 @@ def _entry(tag: bytes, block: bytes, encoded: bool) -> Entry:
     if not key:
         raise StoreTrouble(Cause.MALFORMED, "a listed object has no key")
     if tag == b"Upload":
-        return Entry(key, _text(element(block, b"UploadId")), False, False, 0, element(block, b"Initiated"))
+        return Entry(key, text(element(block, b"UploadId")), False, False, 0, element(block, b"Initiated"))
     size = element(block, b"Size")
     return Entry(
         key,
-        _text(element(block, b"VersionId")) or b"null",
+        text(element(block, b"VersionId")) or b"null",
         tag == b"DeleteMarker",
         element(block, b"IsLatest") == b"true",
         int(size) if size.isdigit() else 0,
@@ -181,15 +180,16 @@ def element(block: bytes, name: bytes) -> bytes:
     return block[begin : block.find(b"</", begin)]
 
 
-def _decode(text: bytes, encoded: bool) -> bytes:
-    text = _text(text)
-    if encoded and (b"%" in text or b"+" in text):
-        return unquote_to_bytes(text.replace(b"+", b" "))
-    return text
+def _decode(raw: bytes, encoded: bool) -> bytes:
+    plain = text(raw)
+    if encoded and (b"%" in plain or b"+" in plain):
+        return unquote_to_bytes(plain.replace(b"+", b" "))
+    return plain
 
 
-def _text(text: bytes) -> bytes:
-    return _ENTITY.sub(_entity, text) if b"&" in text else text
+def text(raw: bytes) -> bytes:
+    """Character data without its entities."""
+    return _ENTITY.sub(_entity, raw) if b"&" in raw else raw
 
 
 def _entity(match: re.Match[bytes]) -> bytes:
@@ -198,54 +198,3 @@ def _entity(match: re.Match[bytes]) -> bytes:
         return _NAMED.get(name, match[0])
     point = int(hexadecimal, 16) if hexadecimal else int(decimal)
     return chr(point).encode() if point < 0x110000 and not 0xD800 <= point < 0xE000 else match[0]
-
-
-# -- batches of deletions --
-
-BATCH = 1000
-_ESCAPES = {b"&": b"&amp;", b"<": b"&lt;", b">": b"&gt;", b"\t": b"&#9;", b"\n": b"&#10;", b"\r": b"&#13;"}
-_SPECIAL = re.compile(rb"[&<>\t\n\r]")
-_NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]")
-_ERROR = re.compile(rb"<Error>(.*?)</Error>", re.DOTALL)
-
-
-def fits_xml(key: bytes) -> bool:
-    """Whether a key can stand in an XML document at all; one that cannot is deleted by a call of its own."""
-    if key.isascii():
-        return _NOT_XML.search(key) is None
-    try:
-        key.decode()
-    except UnicodeDecodeError:
-        return False
-    return _NOT_XML.search(key) is None
-
-
-def delete_body(entries: Iterable[Entry]) -> bytes:
-    """The document that deletes exactly these versions, and asks to hear of failures only."""
-    return (
-        b'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>'
-        + b"".join(
-            b"<Object><Key>%b</Key><VersionId>%b</VersionId></Object>" % (_escape(e.key), _escape(e.id))
-            for e in entries
-        )
-        + b"</Delete>"
-    )
-
-
-def _escape(text: bytes) -> bytes:
-    return _SPECIAL.sub(lambda m: _ESCAPES[m[0]], text) if _SPECIAL.search(text) else text
-
-
-def delete_errors(answer: Answer) -> list[tuple[bytes, bytes, str]]:
-    """(key, version id, code) of what was not deleted although the answer is 200. Raises for an answer that is not one."""
-    body = answer.body
-    if b"<DeleteResult" not in body[:1000] or not (body.rstrip().endswith((b"</DeleteResult>", b"/>"))):
-        raise StoreTrouble(Cause.MALFORMED, "the answer to a deletion is not a whole DeleteResult")
-    return [
-        (
-            _text(element(block, b"Key")),
-            _text(element(block, b"VersionId")) or b"null",
-            element(block, b"Code").decode(errors="replace") or "Unknown",
-        )
-        for block in _ERROR.findall(body)
-    ]

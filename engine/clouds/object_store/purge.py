@@ -16,11 +16,13 @@ from datetime import datetime
 from typing import TypeVar
 
 from engine.clock import Clock
-from engine.clouds.object_store import listings
+from engine.clouds.object_store import batches, listings
+from engine.clouds.object_store.batches import BATCH
 from engine.clouds.object_store.failures import TRANSIENT, StoreTrouble, cause_of_key
 from engine.clouds.object_store.keep import keeper
-from engine.clouds.object_store.listings import BATCH, Entry, Listing
-from engine.clouds.object_store.wire import Wire
+from engine.clouds.object_store.listings import Entry, Listing
+from engine.clouds.object_store.report import Held, PurgeProgress, PurgeReport
+from engine.clouds.object_store.wire import Patience, Wire
 from engine.words.intents import Stop
 from engine.words.presence import Cause
 from engine.words.redact import redact
@@ -34,70 +36,14 @@ BETWEEN_SWEEPS = 1.0
 _KEY_ATTEMPTS = 8
 _EXAMPLES = 20
 _DEPTH = 6
+_PATIENCE_SECONDS = 600.0
+"""Nominal seconds that one call is repeated while the store asks for less: a purge is long, and worth waiting for."""
 _VERSIONING = {"versioning": ""}
 _SUSPEND = (
     b'<VersioningConfiguration xmlns="http://s3.amazonaws.com/doc/2006-03-01/">'
     b"<Status>Suspended</Status></VersioningConfiguration>"
 )
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A version that the store will not let go of, and its code (AccessDenied for a lock or a missing permission)."""
-
-    key: str
-    version: str
-    code: str
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeProgress:
-    """Counts so far. `found` grows while listers are under way, so that it is no total until `listed` is true."""
-
-    found: int
-    deleted: int
-    aborted: int
-    bytes: int
-    held: int
-    kept: int
-    sweep: int
-    listed: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeReport:
-    """What a purge did, and how it left the bucket.
-
-    emptied        two sweeps in a row found nothing at all
-    held           the first of `held_total` versions that the store keeps; each was asked for once
-    retain_until   the latest date, RFC 3339, that a lock among `held` names, or empty
-    kept           versions and uploads that the operator's patterns keep
-    still_written  a common prefix of keys that somebody keeps writing, or empty; `writing` says whether that is so
-    unremoved      found by the last sweep, and still there although the store gave no final refusal
-    absent         the bucket is not there (any more)
-    stopped        the run was asked to stop
-    notes          what was not possible but did not matter, such as suspending versioning
-    """
-
-    versions: int = 0
-    markers: int = 0
-    uploads: int = 0
-    bytes: int = 0
-    emptied: bool = False
-    held: tuple[Held, ...] = ()
-    held_total: int = 0
-    retain_until: str = ""
-    kept: int = 0
-    writing: bool = False
-    still_written: str = ""
-    unremoved: int = 0
-    absent: bool = False
-    stopped: bool = False
-    sweeps: int = 0
-    calls: int = 0
-    throttled: int = 0
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -131,6 +77,7 @@ class Purge:
             stop,
             progress,
         )
+        self._patience = Patience(_PATIENCE_SECONDS, stop)
         self._keeping, self._keep = bool(keep), keeper(keep)
         self._bypass = bypass_governance
         self._listers = max(1, min(MOST_LISTERS, concurrency // 2))
@@ -153,6 +100,8 @@ class Purge:
         except StoreTrouble as trouble:
             if trouble.code == "NoSuchBucket":
                 return self._report(absent=True, emptied=True)
+            if self._stop.is_set() and trouble.cause in TRANSIENT:
+                return self._report(stopped=True)
             raise
 
     async def _all(self) -> PurgeReport:
@@ -245,16 +194,16 @@ class Purge:
     async def _walk(self) -> None:
         self._sweep = _Sweep()
         self._sweeps += 1
-        batches: asyncio.Queue[list[Entry] | None] = asyncio.Queue(self._deleters + 2)
+        queue: asyncio.Queue[list[Entry] | None] = asyncio.Queue(self._deleters + 2)
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._deleters):
-                    group.create_task(self._follow(batches))
+                    group.create_task(self._follow(queue))
                 async with asyncio.TaskGroup() as finders:
-                    finders.create_task(self._list_all(batches))
+                    finders.create_task(self._list_all(queue))
                     finders.create_task(self._abort_all())
                 for _ in range(self._deleters):
-                    await batches.put(None)
+                    await queue.put(None)
         except BaseExceptionGroup as group:
             # One call that failed for good ended the others; what else failed with it is the same trouble again.
             troubles, others = group.split(StoreTrouble)
@@ -263,16 +212,16 @@ class Purge:
             raise _first(troubles) from None
         self._tell(listed=True)
 
-    async def _list_all(self, batches: asyncio.Queue[list[Entry] | None]) -> None:
+    async def _list_all(self, queue: asyncio.Queue[list[Entry] | None]) -> None:
         """List everything: the first page shows whether it is worth splitting."""
-        start = listings.versions(self._wire, self._bucket)
-        await self._one_page(start, batches, b"")
+        start = listings.versions(self._wire, self._bucket, patience=self._patience)
+        await self._one_page(start, queue, b"")
         if start.done or self._stop.is_set():
             return
         edges = await self._edges(start.marker[0]) if self._sweeps == 1 and self._listers > 1 else []
         ranges = [(start, edges[0] if edges else b"")]
         for i, edge in enumerate(edges):
-            after = listings.versions(self._wire, self._bucket, (edge, b""))
+            after = listings.versions(self._wire, self._bucket, (edge, b""), patience=self._patience)
             ranges.append((after, edges[i + 1] if i + 1 < len(edges) else b""))
         ranges.reverse()
 
@@ -280,7 +229,7 @@ class Purge:
             while ranges:
                 listing, upto = ranges.pop()
                 while not listing.done and not self._stop.is_set():
-                    if await self._one_page(listing, batches, upto):
+                    if await self._one_page(listing, queue, upto):
                         break
 
         async with asyncio.TaskGroup() as group:
@@ -288,7 +237,7 @@ class Purge:
                 group.create_task(lister())
 
     async def _one_page(
-        self, listing: Listing, batches: asyncio.Queue[list[Entry] | None], upto: bytes
+        self, listing: Listing, queue: asyncio.Queue[list[Entry] | None], upto: bytes
     ) -> bool:
         """Hand a page's entries to the deleters; whether it reached beyond `upto`, where another range begins."""
         page = await listing.next()
@@ -298,7 +247,7 @@ class Purge:
             entries = [e for e in entries if e.key <= upto]
         wanted = [e for e in entries if self._wanted(e)]
         if wanted:
-            await batches.put(wanted)
+            await queue.put(wanted)
         self._tell()
         return beyond
 
@@ -331,8 +280,8 @@ class Purge:
         step = max(1, -(-len(edges) // (wanted + 1)))
         return edges[step - 1 :: step][:wanted]
 
-    async def _follow(self, batches: asyncio.Queue[list[Entry] | None]) -> None:
-        while (batch := await batches.get()) is not None:
+    async def _follow(self, queue: asyncio.Queue[list[Entry] | None]) -> None:
+        while (batch := await queue.get()) is not None:
             if self._stop.is_set():
                 continue  # drained, so that listers do not wait for room
             for start in range(0, len(batch), BATCH):
@@ -341,18 +290,23 @@ class Purge:
 
     async def _delete(self, batch: list[Entry]) -> None:
         """Delete versions; what fails in passing is tried again, what fails for good is held."""
-        alone = [e for e in batch if not listings.fits_xml(e.key)]
-        pending = [e for e in batch if listings.fits_xml(e.key)] if alone else batch
+        alone = [e for e in batch if not batches.fits_xml(e.key)]
+        pending = [e for e in batch if batches.fits_xml(e.key)] if alone else batch
         for attempt in range(_KEY_ATTEMPTS):
             if not pending:
                 break
             if attempt:
                 await self._clock.sleep(self._clock.backoff(attempt - 1))
-            body = listings.delete_body(pending)
+            body = batches.delete_body(pending)
             answer = await self._wire.call(
-                "POST", self._bucket, query={"delete": ""}, body=body, headers=self._extra | _checksum(body)
+                "POST",
+                self._bucket,
+                query={"delete": ""},
+                body=body,
+                headers=self._extra | _checksum(body),
+                patience=self._patience,
             )
-            errors = {(key, id): code for key, id, code in listings.delete_errors(answer)}
+            errors = {(key, id): code for key, id, code in batches.delete_errors(answer)}
             if not errors:
                 self._gone(pending)
                 break
@@ -398,7 +352,7 @@ class Purge:
 
     async def _abort_all(self) -> None:
         """Abort every unfinished upload, a page side by side. One whose parts are still arriving is found again by the next sweep."""
-        listing = listings.uploads(self._wire, self._bucket)
+        listing = listings.uploads(self._wire, self._bucket, patience=self._patience)
         while not listing.done and not self._stop.is_set():
             page = await listing.next()
             wanted = [e for e in page.entries if self._wanted(e)]
@@ -412,7 +366,9 @@ class Purge:
             if self._stop.is_set():
                 return
             try:
-                await self._wire.call("DELETE", self._bucket, upload.key, {"uploadId": upload.id})
+                await self._wire.call(
+                    "DELETE", self._bucket, upload.key, {"uploadId": upload.id}, patience=self._patience
+                )
             except StoreTrouble as trouble:
                 if trouble.code == "NoSuchBucket" or trouble.cause in TRANSIENT:
                     raise

@@ -11,7 +11,8 @@ from engine.clock import Clock
 from engine.clouds.object_store import listings
 from engine.clouds.object_store.access import StoreAccess
 from engine.clouds.object_store.failures import StoreTrouble
-from engine.clouds.object_store.purge import Purge, PurgeProgress, PurgeReport, locked
+from engine.clouds.object_store.purge import Purge, locked
+from engine.clouds.object_store.report import PurgeProgress, PurgeReport
 from engine.clouds.object_store.wire import Wire
 from engine.words.intents import Intent
 from engine.words.presence import Absent, Cause, Observation, Presence, Present, Ref, Unknown

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from engine.clock import Clock, parse
@@ -15,15 +16,27 @@ from engine.clouds.object_store.failures import TRANSIENT, StoreTrouble, failure
 from engine.clouds.object_store.pace import Pace
 from engine.clouds.object_store.signing import Signer, encode_path, encode_query
 from engine.settings import is_loopback
+from engine.words.intents import Stop
 from engine.words.presence import Cause
 
 if TYPE_CHECKING:
     import aiohttp
 
-CALL_SECONDS = 60.0
-ATTEMPTS = 9
-_MOST_WAIT = 60.0
+CALL_SECONDS = 30.0
+_LEAST_REAL = 1.0
+"""Real seconds that an attempt gets even when time is scaled down: a store on this machine takes real time, too."""
 _BODY_LIMIT = 64 * 1024 * 1024
+
+
+class Patience(NamedTuple):
+    """How long a call that fails in passing is repeated: nominal seconds, and not once `stop` is set."""
+
+    seconds: float
+    stop: Stop | None = None
+
+
+PATIENCE = Patience(90.0)
+"""For a read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +90,11 @@ class Wire:
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
         limit: int = _BODY_LIMIT,
+        patience: Patience = PATIENCE,
     ) -> Answer:
         """The answer to a call. Raises `StoreTrouble` for anything but 2xx, once patience is over."""
         attempt = 0
+        until = time.monotonic() + self._clock.real(patience.seconds)
         corrected: set[str] = set()
         while True:
             try:
@@ -90,14 +105,16 @@ class Wire:
             except StoreTrouble as trouble:
                 if self._correct(trouble, bucket, corrected):
                     continue
-                if trouble.cause not in TRANSIENT or attempt == ATTEMPTS - 1:
+                if trouble.cause not in TRANSIENT or (patience.stop is not None and patience.stop.is_set()):
                     raise
                 if trouble.cause is Cause.THROTTLED:
                     self.throttled += 1
                     self.pace.slow()
                 wait = self._clock.backoff(attempt)
                 if trouble.retry_after is not None:
-                    wait = max(wait, min(trouble.retry_after, _MOST_WAIT))
+                    wait = max(wait, trouble.retry_after)
+                if time.monotonic() + self._clock.real(wait) > until:
+                    raise
                 attempt += 1
             await self._clock.sleep(wait)
 
@@ -135,7 +152,7 @@ class Wire:
                 data=body or None,
                 headers=headers,
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=self._clock.real(CALL_SECONDS)),
+                timeout=aiohttp.ClientTimeout(total=max(self._clock.real(CALL_SECONDS), _LEAST_REAL)),
             ) as response:
                 received = await _receive(response, limit)
                 if 200 <= response.status < 300:

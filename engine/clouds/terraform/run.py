@@ -26,6 +26,8 @@ INIT_SECONDS = 600.0
 PULL_SECONDS = 120.0
 DESTROY_SECONDS = 7200.0
 HEARTBEAT_SECONDS = 15.0
+LEAST_REAL_SECONDS = 10.0
+"""Real seconds that a short command gets even when time is scaled down: Terraform itself is not."""
 _STATE_LIMIT = 64 * 1024 * 1024
 _ERRORED = "errored.tfstate"
 _AFTER_INTERRUPT = LADDER[1:]
@@ -180,7 +182,7 @@ class Terraform:
     async def _pull(self) -> str:
         async with await self._start(["state", "pull"], {}) as child:
             try:
-                async with asyncio.timeout(self._clock.real(PULL_SECONDS)):
+                async with asyncio.timeout(max(self._clock.real(PULL_SECONDS), LEAST_REAL_SECONDS)):
                     text = await child.read_all(_STATE_LIMIT)
                     status = await child.wait()
             except TimeoutError:
