@@ -11,7 +11,8 @@ def main(argv: list[str] | None = None) -> int:
     if args in (["--version"], ["-V"]):
         from engine import __version__
 
-        sys.stdout.write(f"npa-tui {__version__}\n")
+        if sys.stdout is not None:  # it is None when the descriptor was closed before we started
+            sys.stdout.write(f"npa-tui {__version__}\n")
         return 0
     from engine.commands.shell import run
 

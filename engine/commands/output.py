@@ -20,8 +20,9 @@ class Output:
 
     def __init__(self, mode: str = "text", out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.mode = mode
-        self._out = out or sys.stdout
-        self._err = err or sys.stderr
+        # Both are None when the descriptor was closed before we started.
+        self._out = out or sys.stdout or _sink()
+        self._err = err or sys.stderr or _sink()
         self._said = False
 
     @property
@@ -98,8 +99,12 @@ class Output:
             self._out = _nowhere()
 
 
+def _sink() -> TextIO:
+    return open(os.devnull, "w")  # noqa: PTH123 - lives as long as the process
+
+
 def _nowhere() -> TextIO:
-    sink = open(os.devnull, "w")  # noqa: PTH123, SIM115 - lives as long as the process
+    sink = _sink()
     try:
         # The interpreter flushes the real stdout at exit and would complain about the broken pipe.
         os.dup2(sink.fileno(), 1)

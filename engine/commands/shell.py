@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from engine.commands.output import Output, internal_error
+from engine.home.errors import RecordError
 from engine.words.reasons import EXIT, Reason, Refusal, Refused
 
 Run = Callable[[argparse.Namespace, Output], int]
@@ -56,6 +57,8 @@ def run(argv: list[str]) -> int:
         return _dispatch(argv, output)
     except Refused as refused:
         return output.refuse(refused.refusal)
+    except RecordError as unusable:
+        return output.refuse(Refusal(Reason.RECORD_UNREADABLE, str(unusable.problem), ""))
     except Unparsable as wrong:
         return output.refuse(Refusal(Reason.USAGE, str(wrong), "npa --help"))
     except KeyboardInterrupt:

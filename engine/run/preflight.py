@@ -37,6 +37,14 @@ async def local(session: Session) -> None:
 
 
 def _writable(folder: Path) -> None:
+    if folder.is_symlink():
+        raise Refused(
+            Refusal(
+                Reason.NOT_WRITABLE,
+                f"{folder} is a symbolic link: state is not written through one",
+                f"ls -ld {folder}",
+            )
+        )
     there = folder
     while not there.exists():
         there = there.parent
