@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from typing import Any
 
 from engine.simulator.cloud import Cloud
@@ -12,6 +14,8 @@ from engine.simulator.world import AgentWorld, ClusterWorld, ProjectWorld, Stora
 
 USER_HASH = "abcd1234"
 CONTROLLER = f"sky-jobs-controller-{USER_HASH}"
+WORKFLOW = "physical-ai-data-factory"
+"""The workflow that all runs are of."""
 
 
 def inhabit(cloud: Cloud, world: World) -> None:
@@ -93,9 +97,23 @@ def _agent(cloud: Cloud, p: ProjectWorld, a: AgentWorld) -> None:
         spec={"networkId": ids.network},
         status={"state": "READY"},
     )
+    for port in (22, 443):
+        cloud.add(
+            "securityrule", f"{ids.security_group.replace('securitygroup', 'securityrule')}p{port}", ids.security_group, f"allow-npa-agent-{port}",
+            spec={"access": "ALLOW", "protocol": "TCP", "ingress": {"sourceCidrs": ["0.0.0.0/0"], "destinationPorts": [port]}},
+            status={"state": "READY", "direction": "INGRESS"},
+        )  # fmt: skip
+    used = (
+        {}
+        if a.vm_gone
+        else {"assignment": {"networkInterface": {"instanceId": ids.instance, "name": "eth0"}}}
+    )
     cloud.add(
         "allocation", ids.allocation, p.id, f"{name}-ip", labels=labels, spec={"ipv4Public": {"subnetId": ids.subnet}},
-        status={"state": "ASSIGNED", "static": True, "details": {"allocatedCidr": "198.51.100.20/32", "subnetId": ids.subnet}},
+        status={
+            "state": "ASSIGNED" if used else "ALLOCATED", "static": True, **used,
+            "details": {"allocatedCidr": "198.51.100.20/32", "subnetId": ids.subnet},
+        },
     )  # fmt: skip
     if a.vm_gone:
         return
@@ -191,7 +209,7 @@ def _node(
 
 
 def _storage(cloud: Cloud, p: ProjectWorld, s: StorageWorld) -> None:
-    ids, spec = storage_ids(s), contents(s)
+    ids, spec = storage_ids(s), contents(p, s)
     cloud.add(
         "bucket", ids.bucket, p.id, s.bucket, spec={},
         status={
@@ -261,18 +279,50 @@ def _registry(cloud: Cloud, p: ProjectWorld) -> None:
         )
 
 
-def contents(s: StorageWorld) -> BucketSpec:
-    """What is in the bucket."""
-    return (s.contents or BucketSpec(name=s.bucket, objects=40)).model_copy(update={"name": s.bucket})
+def contents(p: ProjectWorld, s: StorageWorld) -> BucketSpec:
+    """What is in the bucket: what the world says, and what agents and runs keep there."""
+    spec = s.contents or BucketSpec(name=s.bucket, objects=40)
+    files = {f"npa/terraform-state/{p.alias}/{a.name}/terraform.tfstate": agent_state(p, a) for a in p.agents}
+    for r in p.runs:
+        if r.job and r.manifest:
+            files[f"{WORKFLOW}/{r.run_id}/npa-workflow/manifest.json"] = json.dumps(
+                {
+                    "run_id": r.run_id,
+                    "workflow": WORKFLOW,
+                    "state": r.job.status,
+                    "sky_job_id": str(r.job.job_id),
+                }
+            )
+    return spec.model_copy(update={"name": s.bucket, "files": {**files, **spec.files}})
+
+
+def agent_state(p: ProjectWorld, a: AgentWorld) -> str:
+    """The Terraform state of an agent; one whose ids are not recorded has none in it."""
+    if not a.ids_recorded:
+        return json.dumps({"version": 4, "serial": 3, "resources": []}, separators=(",", ":"))
+    ids, name = agent_ids(p, a), f"agent-{p.alias}-{a.name}"
+    rows = [
+        ("nebius_vpc_v1_network", ids.network, f"{name}-network"), ("nebius_vpc_v1_subnet", ids.subnet, f"{name}-subnet"),
+        ("nebius_vpc_v1_security_group", ids.security_group, f"{name}-sg"), ("nebius_vpc_v1_allocation", ids.allocation, f"{name}-ip"),
+        ("nebius_compute_v1_disk", ids.disk, f"{name}-boot"), ("nebius_compute_v1_instance", ids.instance, name),
+    ]  # fmt: skip
+    resources = [
+        {
+            "mode": "managed", "type": type, "name": "workbench", "provider": 'provider["registry.example/nebius/nebius"]',
+            "instances": [{"schema_version": 0, "attributes": {"id": id, "name": called, "parent_id": p.id}}],
+        }
+        for type, id, called in rows
+    ]  # fmt: skip
+    lineage = str(uuid.uuid5(uuid.NAMESPACE_URL, ids.instance))
+    return json.dumps({"version": 4, "serial": 3, "lineage": lineage, "outputs": {}, "resources": resources})
 
 
 def kubernetes_spec(c: ClusterWorld) -> KubernetesSpec:
     """The objects of a cluster: its nodes, the system's pods, and the controller where it has one."""
-    spec = KubernetesSpec.model_validate(c.kubernetes)
     nodes = [f"{c.context}-cpu-{n}" for n in range(c.cpu_nodes)] + [
         f"{c.context}-gpu-{n}" for n in range(c.gpu_nodes)
     ]
-    pods = list(spec.pods)
+    pods = list(c.kubernetes.pods)
     if c.controller:
         cloud_name = f"{CONTROLLER}-{USER_HASH}"
         labels = {
@@ -280,4 +330,4 @@ def kubernetes_spec(c: ClusterWorld) -> KubernetesSpec:
             "ray-cluster-name": cloud_name, "ray-node-type": "head", "skypilot-head-node": "1",
         }  # fmt: skip
         pods.append(PodSpec(name=f"{cloud_name}-head", namespace="default", labels=labels))
-    return spec.model_copy(update={"nodes": nodes, "pods": pods})
+    return c.kubernetes.model_copy(update={"nodes": nodes, "pods": pods})
