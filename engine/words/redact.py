@@ -20,7 +20,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/=-]{6,}"), r"\1<redacted>"),
     (
         re.compile(
-            rf"(?i)([\"']?[A-Za-z_-]*(?:{_SECRET_NAMES})[A-Za-z_]*[\"']?\s*[:=]\s*)([\"']?)[^\s\"',;&}}]{{3,}}\2"
+            rf"(?i)([\"']?(?<![A-Za-z_-])[A-Za-z_-]{{0,40}}?(?:{_SECRET_NAMES})[A-Za-z_]{{0,40}}[\"']?\s*[:=]\s*)([\"']?)[^\s\"',;&}}]{{3,}}\2"
         ),
         r"\1<redacted>",
     ),
@@ -33,7 +33,13 @@ LIMIT = 500
 
 
 def redact(text: str, limit: int = LIMIT) -> str:
-    """Text without secret-shaped parts and without control characters, at most `limit` characters long."""
+    """Text without secret-shaped parts and without control characters, at most `limit` characters long.
+
+    Only as much is read as may matter: what a child wrote before it died can be megabytes.
+    """
+    most = 8 * limit + 2000
+    if len(text) > most:
+        text = text[: most - 200]  # and nothing near the cut: half a secret would not look like one
     for pattern, put in _PATTERNS:
         text = pattern.sub(put, text)
     text = visible(" ".join(text.split()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from dataclasses import replace
 
 import pytest
@@ -273,6 +274,16 @@ def test_redacted_text_is_one_short_line_that_cannot_steer_a_terminal(text: str)
     got = redact(text)
     assert len(got) <= LIMIT
     assert not any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in got)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" * 100_000, "a_" * 50_000, "=" * 100_000, "https://" * 12_000, "token" * 20_000, '"' * 100_000],
+)
+def test_redaction_takes_time_in_proportion_to_the_text(text: str) -> None:
+    began = time.perf_counter()
+    redact(text)
+    assert time.perf_counter() - began < 2.0
 
 
 def test_names_keep_their_letters_and_lose_their_controls() -> None:
