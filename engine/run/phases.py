@@ -5,19 +5,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from engine.home.controller_owner import ControllerOwner
 from engine.home.records import Records
 from engine.ledger.state import State
+from engine.phases.controller import Controller
+from engine.phases.controller_place import PlaceReader, current_owner
 from engine.phases.final_audit import FinalAudit
 from engine.phases.forget_alias import ForgetAlias
+from engine.phases.jobs import Claims, read_claims
 from engine.phases.local_cleanup import LocalCleanup
 from engine.phases.shape import Phase
+from engine.phases.workflows import Workflows
 from engine.run.clients import Clients
+from engine.words.presence import Unknown
 
 
 def build_phases(records: Records, clients: Clients, state: Callable[[], State]) -> Mapping[str, Phase[Any]]:
     """Every phase by its name. Building makes no client and asks nobody."""
     roots, clock, nebius = records.roots, clients.clock, clients.nebius
+    places = PlaceReader(nebius, clients.kubernetes)
+
+    def claims() -> Claims:
+        return read_claims(roots, records.project_id, records.aliases)
+
+    def owner() -> ControllerOwner | Unknown | None:
+        return current_owner(roots)
+
     built: list[Phase[Any]] = [
+        Workflows(clients.sky, places, clock, claims),
+        Controller(roots, clients.sky, places, clients.kubernetes, clock, claims, owner),
         LocalCleanup(roots, clock, state),
         ForgetAlias(roots, nebius, clock),
         FinalAudit(nebius),

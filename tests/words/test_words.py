@@ -276,14 +276,11 @@ def test_redacted_text_is_one_short_line_that_cannot_steer_a_terminal(text: str)
     assert not any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in got)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["a" * 100_000, "a_" * 50_000, "=" * 100_000, "https://" * 12_000, "token" * 20_000, '"' * 100_000],
-)
-def test_redaction_takes_time_in_proportion_to_the_text(text: str) -> None:
-    began = time.perf_counter()
-    redact(text)
-    assert time.perf_counter() - began < 2.0
+@pytest.mark.parametrize("unit", ["a", "a_", "=", "https://", "token", '"'])
+def test_redaction_of_a_megabyte_takes_no_time(unit: str) -> None:
+    began = time.process_time()
+    redact(unit * (1_000_000 // len(unit)))
+    assert time.process_time() - began < 1.0
 
 
 def test_names_keep_their_letters_and_lose_their_controls() -> None:
