@@ -108,6 +108,8 @@ def _explained(plan: Plan | None, resources: Sequence[Resource]) -> dict[Ref, tu
     """For each thing that the plan removes, directly or with something it removes: the phase and why it is ours."""
     found: dict[Ref, tuple[str, Ownership]] = {}
     for phase, target in plan.targets() if plan else ():
+        if phase.wants != "absent":
+            continue  # a phase that only looks removes nothing
         for part in target.parts:
             found[part.ref] = (phase.phase, part.owned)
     owners = {ref.id: value for ref, value in found.items()}
