@@ -8,6 +8,7 @@ from typing import Any
 from engine.home.controller_owner import ControllerOwner
 from engine.home.records import Records
 from engine.ledger.state import State
+from engine.phases.clusters import Clusters
 from engine.phases.controller import Controller
 from engine.phases.controller_place import PlaceReader, current_owner
 from engine.phases.final_audit import FinalAudit
@@ -34,6 +35,9 @@ def build_phases(records: Records, clients: Clients, state: Callable[[], State])
     built: list[Phase[Any]] = [
         Workflows(clients.sky, places, clock, claims),
         Controller(roots, clients.sky, places, clients.kubernetes, clock, claims, owner),
+        Clusters(
+            roots, nebius, clients.terraform, clients.kubernetes, clients.sky, places, clock, claims, owner
+        ),
         LocalCleanup(roots, clock, state),
         ForgetAlias(roots, nebius, clock),
         FinalAudit(nebius),
