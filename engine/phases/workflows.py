@@ -239,9 +239,8 @@ def _run_target(claim: Claim, common: Mapping[str, str]) -> Target:
         "sky_job_id": " ".join(map(str, claim.job_ids)),
     }
     kept = {name: value for name, value in detail.items() if value}
-    return Target(
-        f"workflows/{claim.run_id}", claim.run_id, (Part(Ref(RUN, claim.run_id), claim.run_id, owned),), kept
-    )
+    key = "workflows/run-queue" if claim.run_id == "queue" else f"workflows/{claim.run_id}"
+    return Target(key, claim.run_id, (Part(Ref(RUN, claim.run_id), claim.run_id, owned),), kept)
 
 
 def _queue_target(project_id: str, claims: Sequence[Claim], common: Mapping[str, str]) -> Target:

@@ -38,7 +38,6 @@ from engine.words.presence import (
     Resource,
     Sight,
     Unknown,
-    present,
 )
 from engine.words.reasons import Refusal
 from engine.words.trouble import Trouble
@@ -205,10 +204,19 @@ class Clusters:
         await hand.steps(steps)
 
     async def _destroy(self, target: Target, going: Going, hand: Hand) -> None:
-        """One destroy for all that the state holds, under the id of the cluster or of what is left of it."""
-        there = [o for o in present(going.sight) if o.ref in {p.ref for p in target.parts}]
-        subject = next((o for o in there if o.ref.kind == CLUSTER), there[0])
-        if hand.asked(subject.ref):
+        """One destroy for all that the state holds, under the id of the cluster or of what is left of it.
+
+        While the cluster is on its way out it is only waited for.
+        """
+        mine = {p.ref for p in target.parts}
+        there = [
+            (o.ref, o.presence) for o in going.sight if isinstance(o.presence, Present) and o.ref in mine
+        ]
+        if any(ref.kind == CLUSTER and now.leaving for ref, now in there):
+            return
+        standing = [ref for ref, now in there if not now.leaving and ref.kind in BELOW_PROJECT]
+        subject = next((ref for ref in standing if ref.kind == CLUSTER), next(iter(standing), None))
+        if subject is None or hand.asked(subject):
             return
         cluster_id = next((p.ref.id for p in target.parts if p.ref.kind == CLUSTER), "")
         recovery = self._roots.ours / "recovery" / target.id
@@ -224,7 +232,7 @@ class Clusters:
                 Progress(hand, self._clock),
             )
 
-        await hand.step("terraform destroy", subject.ref, call)
+        await hand.step("terraform destroy", subject, call)
 
     # -- tidying ----------------------------------------------------------------------------------------------------------
 
