@@ -7,6 +7,7 @@ import os
 import traceback
 from asyncio import wrap_future
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -86,9 +87,13 @@ class Console(App[int], inherit_bindings=False):
         self._starting: frozenset[str] = frozenset()
         self._previews: dict[str, PhasePreview] = {}
         self._read_at = 0.0
+        self._settled: datetime | None = None
+        self._replanned_for = ""
         self._delete_project = False
         self._told = 0
         self._looks = 0
+        self._processes = 0
+        self._check: Future[None] | None = None
         self._key: tuple[object, ...] = ()
         self._shown: Store | None = None
         self.view = View(now=self._since.replace(microsecond=0), scene=Scene.READING)
@@ -128,7 +133,12 @@ class Console(App[int], inherit_bindings=False):
         self._follow()
         grown = self._following.poll() if self._following else False
         if grown:
-            self.reader.check_runner()
+            self._check = self.reader.check_runner(anew=self.trail.processes != self._processes)
+        if self.trail.processes != self._processes:
+            # Another process works on the run, or did: nothing is said about it before its lease was looked at.
+            if self._check is not None and not self._check.done():
+                return
+            self._processes, store = self.trail.processes, self.reader.store
         self._take_back()
         version = self._following.version if self._following else -1
         asked = self._asking.phases | self._starting
@@ -141,8 +151,7 @@ class Console(App[int], inherit_bindings=False):
             if isinstance(screen, Framed | ConfirmScreen):
                 screen.show(self.view)
         self._tell_refusals()
-        if grown:
-            self._after_news()
+        self._after_news()
 
     def _seen(self, now: datetime, asked: frozenset[str]) -> Seen:
         store = self.reader.store
@@ -153,7 +162,7 @@ class Console(App[int], inherit_bindings=False):
             projects=store.projects,
             aimed=store.aimed,
             plan=store.plan,
-            trail=self.trail,
+            trail=self.trail if store.checked == project_id else _NO_TRAIL,
             trouble=following.trouble if following else "",
             runner=store.runner,
             account=store.account,
@@ -186,6 +195,7 @@ class Console(App[int], inherit_bindings=False):
         """Look at another project. What was shown of the present one is dropped."""
         self._since = self.moments.now()
         self._following, self._followed = None, ""
+        self._processes = 0
         self._previews, self._starting, self._told = {}, frozenset(), 0
         self.reader.aim(project, delete_project=self._delete_project)
 
@@ -207,20 +217,22 @@ class Console(App[int], inherit_bindings=False):
             self.reader.watch(project_id)
 
     def _after_news(self) -> None:
-        """The journal has grown: read again what it makes old."""
+        """Read again what the journal has made old."""
         run = self.view.run
         read = moment(self.view.inventory.at) if self.view.inventory else None
         settled = moment(self.trail.settled_at)
         now = self.moments.monotonic()
         if (
             settled
+            and settled != self._settled
             and (read is None or settled > read)
             and not self.view.reading
             and now - self._read_at > READ_AGAIN
         ):
-            self._read_at = now
+            self._read_at, self._settled = now, settled
             self.reader.read_again()
-        if run and run.closed:
+        if run and run.closed and run.id != self._replanned_for:
+            self._replanned_for = run.id
             self.reader.replan(delete_project=self._delete_project)
 
     def _take_back(self) -> None:

@@ -32,6 +32,7 @@ class Store:
     first    its first complete inventory since the console was aimed at it
     halted   somebody stopped the reading before its end
     runner   who holds the lease of the project that is watched
+    checked  the project whose lease was looked at: before that, nobody knows whether a run is alive
     problem  what went wrong while reading, when it was no provider's answer
     """
 
@@ -48,6 +49,7 @@ class Store:
     spends: dict[str, tuple[float, int]] = field(default_factory=dict)
     runner: RunnerInfo | None = None
     receipt: Path | None = None
+    checked: str = ""
 
 
 class Reader:
@@ -105,11 +107,12 @@ class Reader:
         self._watched = project_id
         self.check_runner(anew=True)
 
-    def check_runner(self, *, anew: bool = False) -> None:
+    def check_runner(self, *, anew: bool = False) -> Future[None]:
         """Look at the lease and at the receipt now, and not only when their second has come."""
         if anew or self._checking is None or self._checking.done():
             self._checking = asyncio.run_coroutine_threadsafe(self._check(), self._loop)
             self._pending.add(self._checking)
+        return self._checking
 
     def runner(self, project_id: str) -> Future[RunnerInfo | None]:
         """Who holds a project's lease at this moment."""
@@ -159,8 +162,13 @@ class Reader:
         receipt = self.store.receipt
         if receipt is None or runner != self.store.runner:
             receipt = self._guarded(lambda: self._source.receipt_path(project_id))
-        if project_id == self._watched and (runner, receipt) != (self.store.runner, self.store.receipt):
-            self._put(runner=runner, receipt=receipt)
+        store = self.store
+        if project_id == self._watched and (runner, receipt, project_id) != (
+            store.runner,
+            store.receipt,
+            store.checked,
+        ):
+            self._put(runner=runner, receipt=receipt, checked=project_id)
 
     async def _introduce(self) -> None:
         """Who we are. Asked once there is a project, whose login it is."""
@@ -176,7 +184,7 @@ class Reader:
         await self._give_up()
         self._put(
             aimed=project, plan=None, inventory=None, first=None, reports=(), halted=False, problem="", reading=True,
-            runner=None, receipt=None,
+            runner=None, receipt=None, checked="",
         )  # fmt: skip
         await self._replan(delete_project)
         if self.store.account is None:

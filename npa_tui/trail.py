@@ -43,6 +43,8 @@ class Trail:
     retries: int = 0
     paused: str = ""
     settled_at: str = ""
+    processes: int = 0
+    """How many runners have begun or resumed a run."""
     ended_now: set[str] = field(default_factory=set)
     """Phases that ended in the newest process of the newest run: a resumed run goes over all of them again."""
     consented_now: set[str] = field(default_factory=set)
@@ -108,6 +110,7 @@ class Trail:
 
     def _new_process(self) -> None:
         """Calls of a process that is gone are nobody's calls in flight any more."""
+        self.processes += 1
         self.flying.clear()
         self.paused = ""
         self.ended_now.clear()

@@ -86,7 +86,7 @@ class KeepPhase(Command):
 
 
 class IncludeProject(Command):
-    id = "plan.include-project"
+    id = "main.include-project"
     label = "Include the project itself"
     help = "plan with or without registries, network and the project"
     scope = Scope.MAIN

@@ -88,7 +88,9 @@ class ConfirmScreen(ModalScreen[Question | None]):
                 yield Prose(id="match")
             with Horizontal(id="buttons"):
                 yield Button("Keep everything", id="keep", compact=True)
-                yield Button("", id="go", compact=True, disabled=True)
+                go = Button("", id="go", compact=True, disabled=True)
+                go.active_effect_duration = 0  # a press that came too early must not swallow the next one
+                yield go
 
     def on_mount(self) -> None:
         self._arm()

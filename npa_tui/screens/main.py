@@ -50,6 +50,12 @@ class Query(Input):
         self.cursor_blink = False
 
 
+class ReceiptPane(VerticalScroll):
+    """Scrolls, and hears the receipt's keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.RECEIPT)
+
+
 class MainScreen(Framed):
     CSS_PATH = "main.tcss"
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.MAIN)
@@ -83,7 +89,7 @@ class MainScreen(Framed):
                         yield InventoryList(id="items")
                         with VerticalScroll(classes="detail", id="item-box", can_focus=False):
                             yield Prose(id="item-detail")
-                    with VerticalScroll(id="receipt"):
+                    with ReceiptPane(id="receipt"):
                         yield Prose(id="receipt-text")
                     with Vertical(id="log"):
                         yield Query("/  find in the log", id="find")
@@ -227,6 +233,8 @@ class MainScreen(Framed):
 
     @on(Lines.Highlighted)
     def _highlighted(self) -> None:
+        if not self.is_attached or not self.is_mounted:
+            return  # a late message of a screen that is being taken apart
         view = console(self).view
         self._show_details(view)
         self._show_notes(view)

@@ -165,6 +165,13 @@ SCENES: tuple[Scene, ...] = (
 
 BY_NAME = {s.name: s for s in SCENES}
 
+WALKTHROUGH = (
+    "choose-120x36", "reading-120x36", "error-120x36", "plan-120x36", "plan-170x44", "confirm-tier1-80x24",
+    "confirm-tier2-120x36", "confirm-tier3-120x36", "confirm-changed-120x36", "running-120x36", "running-80x24",
+    "run-120x36", "failed-120x36", "receipt-120x36", "finished-120x36", "help-120x36", "light-120x36", "ascii-120x36",
+)  # fmt: skip
+"""The pictures that are kept beside the documentation, in the order of a teardown."""
+
 
 @asynccontextmanager
 async def played(scene: Scene) -> AsyncIterator[tuple[Pilot[int], Staging]]:
@@ -214,13 +221,14 @@ async def act(scene: Scene, pilot: Pilot[int], staging: Staging) -> None:
 
 async def rest(pilot: Pilot[int], app: Console, *, reading: bool = False) -> None:
     """Until everything that was asked for has been read and is shown."""
-    for _ in range(100):
-        await pilot.pause()
-        await app.workers.wait_for_complete([w for w in app.workers if w.group == "look"])
+    for _ in range(200):
         app.pump()
-        if (app.reader.idle or (reading and app.view.reports)) and app.view.projects is not None:
+        await pilot.pause()
+        looking = [w for w in app.workers if w.group in ("look", "consent") and not w.is_finished]
+        read = app.reader.idle or (reading and app.view.reports)
+        if read and not looking and (app.view.projects or app.reader.store.projects == ()):
             break
-        await pilot.pause(0.01)
+        await pilot.pause(0.005)
     for _ in range(3):
         app.pump()
         await pilot.pause()
@@ -250,6 +258,8 @@ def _moment(text: str) -> datetime:
 
 
 def named(names: Iterable[str]) -> tuple[Scene, ...]:
-    """The scenes whose names contain one of these; all of them when there is none."""
+    """The scenes whose names contain one of these; the walkthrough when there is none."""
     wanted = list(names)
-    return tuple(s for s in SCENES if not wanted or any(w in s.name for w in wanted))
+    if not wanted:
+        return tuple(BY_NAME[name] for name in WALKTHROUGH)
+    return tuple(s for s in SCENES if any(w in s.name for w in wanted))

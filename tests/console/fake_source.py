@@ -80,8 +80,9 @@ async def session(
     size: tuple[int, int] = (120, 36),
     project: str = world.ALIAS,
     entries: list[Entry] | None = None,
+    reading: bool = False,
 ) -> AsyncIterator[Session]:
-    """A console that has read everything. `entries`: the journal it finds."""
+    """A console that has read everything, or, `reading`, what there is to read. `entries`: the journal it finds."""
     source, clock = FakeSource(folder), Still()
     if entries is not None:
         source.write(entries)
@@ -89,5 +90,5 @@ async def session(
     app = Console(source, project=project, moments=clock)
     async with app.run_test(size=size) as pilot:
         made = Session(pilot, app, source, clock)
-        await made.settle()
+        await rest(pilot, app, reading=reading)
         yield made
