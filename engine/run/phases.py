@@ -8,6 +8,8 @@ from typing import Any
 from engine.home.controller_owner import ControllerOwner
 from engine.home.records import Records
 from engine.ledger.state import State
+from engine.phases.agent_iam import AgentIam
+from engine.phases.bucket import Bucket
 from engine.phases.clusters import Clusters
 from engine.phases.controller import Controller
 from engine.phases.controller_place import PlaceReader, current_owner
@@ -16,6 +18,7 @@ from engine.phases.forget_alias import ForgetAlias
 from engine.phases.jobs import Claims, read_claims
 from engine.phases.local_cleanup import LocalCleanup
 from engine.phases.shape import Phase
+from engine.phases.storage_iam import StorageIam
 from engine.phases.workflows import Workflows
 from engine.run.clients import Clients
 from engine.words.presence import Unknown
@@ -34,10 +37,13 @@ def build_phases(records: Records, clients: Clients, state: Callable[[], State])
 
     built: list[Phase[Any]] = [
         Workflows(clients.sky, places, clock, claims),
+        AgentIam(roots, nebius),
         Controller(roots, clients.sky, places, clients.kubernetes, clock, claims, owner),
         Clusters(
             roots, nebius, clients.terraform, clients.kubernetes, clients.sky, places, clock, claims, owner
         ),
+        Bucket(roots, nebius, clients.object_store, clock, state),
+        StorageIam(roots, nebius),
         LocalCleanup(roots, clock, state),
         ForgetAlias(roots, nebius, clock),
         FinalAudit(nebius),
