@@ -62,7 +62,7 @@ def _network(
         spec={"networkId": network},
         status={"state": "READY"},
     )
-    group = network.replace("vpcnetwork", "vpcsecuritygroup") + "dflt"
+    group = network.replace("vpcnetwork", "vpcsecuritygroup") + "auto"
     cloud.add(
         "securitygroup",
         group,
@@ -103,18 +103,15 @@ def _agent(cloud: Cloud, p: ProjectWorld, a: AgentWorld) -> None:
             spec={"access": "ALLOW", "protocol": "TCP", "ingress": {"sourceCidrs": ["0.0.0.0/0"], "destinationPorts": [port]}},
             status={"state": "READY", "direction": "INGRESS"},
         )  # fmt: skip
-    used = (
-        {}
-        if a.vm_gone
-        else {"assignment": {"networkInterface": {"instanceId": ids.instance, "name": "eth0"}}}
-    )
-    cloud.add(
-        "allocation", ids.allocation, p.id, f"{name}-ip", labels=labels, spec={"ipv4Public": {"subnetId": ids.subnet}},
-        status={
-            "state": "ASSIGNED" if used else "ALLOCATED", "static": True, **used,
-            "details": {"allocatedCidr": "198.51.100.20/32", "subnetId": ids.subnet},
-        },
-    )  # fmt: skip
+    used = {"assignment": {"networkInterface": {"instanceId": ids.instance, "name": "eth0"}}}
+    if a.static_ip or not a.vm_gone:
+        cloud.add(
+            "allocation", ids.allocation, p.id, f"{name}-ip", labels=labels if a.static_ip else {}, spec={"ipv4Public": {"subnetId": ids.subnet}},
+            status={
+                "static": a.static_ip, "details": {"allocatedCidr": "198.51.100.20/32", "subnetId": ids.subnet},
+                **({"state": "ALLOCATED"} if a.vm_gone else {"state": "ASSIGNED", **used}),
+            },
+        )  # fmt: skip
     if a.vm_gone:
         return
     cloud.add(

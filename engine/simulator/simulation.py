@@ -18,6 +18,7 @@ from engine.simulator.cloud import Cloud
 from engine.simulator.control import Control
 from engine.simulator.faults import Timetable
 from engine.simulator.home import Home
+from engine.simulator.home.endpoints import Endpoints
 from engine.simulator.ids import cluster_ids, storage_ids
 from engine.simulator.inhabit import CONTROLLER, USER_HASH, contents, inhabit, kubernetes_spec
 from engine.simulator.kubernetes import KubernetesCluster
@@ -32,7 +33,10 @@ SIM = ".sim"
 
 
 class Simulation:
-    """Everything of one world. `memory`: what an earlier one kept in this home; None: lay the home."""
+    """Everything of one world. `memory`: what an earlier one kept in this home; None: lay the home.
+
+    Raises `ValueError` for a world whose things cannot be there together.
+    """
 
     def __init__(self, world: World, home: Path, scale: float, seed: int, memory: Memory | None) -> None:
         self.world, self.home, self.scale = world, home, scale
@@ -42,7 +46,10 @@ class Simulation:
         self._cloud = Cloud(world, scale, seed)
         if self._memory.token:
             self._cloud.token = self._memory.token
-        inhabit(self._cloud, world)
+        try:
+            inhabit(self._cloud, world)
+        except Refusal as no:
+            raise ValueError(f"this world contradicts itself: {no}") from no
         storages = [p.storage for p in world.projects if p.storage]
         keys = {(ids := storage_ids(s)).aws_key: ids.aws_secret for s in storages}
         self._store = ObjectStore(
@@ -92,18 +99,12 @@ class Simulation:
         at = {name: f"http://127.0.0.1:{ports[name]}" for name in ("control", "s3", "sky")}
         urls = {name: f"https://127.0.0.1:{ports[f'kubernetes {name}']}" for name in self._clusters}
         for name, c in self._specs.items():
-            endpoints = {"endpoints": {"publicEndpoint": urls[name]}}
-            self._cloud.resources[cluster_ids(c).cluster].doc["status"]["controlPlane"] = endpoints
+            plane = {"endpoints": {"publicEndpoint": urls[name]}}
+            self._cloud.resources[cluster_ids(c).cluster].doc["status"]["controlPlane"] = plane
         if self._lay:
             access = {name: (url, authority) for name, url in urls.items()}
-            Home(
-                self.home,
-                self.world,
-                token=self._cloud.token,
-                s3=at["s3"],
-                control=at["control"],
-                kubernetes=access,
-            ).lay()
+            endpoints = Endpoints(at["s3"], at["control"], access)
+            Home(self.home, self.world, token=self._cloud.token, endpoints=endpoints).lay()
         self._memory.ports = ports
         self._cloud.on_gone.append(self._gone)
         for id in list(self._memory.gone):

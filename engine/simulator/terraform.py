@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.simulator.ids import ClusterIds, cluster_ids
-from engine.simulator.world import ClusterWorld, ProjectWorld
+from engine.simulator.world import ClusterWorld
 
 Doc = dict[str, Any]
 
@@ -39,7 +39,7 @@ def rows(ids: ClusterIds, gpu: bool, cpu: bool) -> list[tuple[str, str, str, str
     return found
 
 
-def lay_module(folder: Path, project: ProjectWorld, cluster: ClusterWorld, control: str) -> None:
+def lay_module(folder: Path, cluster: ClusterWorld, control: str) -> None:
     """Write module, script and state; real Terraform finds nothing to change in them."""
     ids = cluster_ids(cluster)
     things = rows(ids, bool(cluster.gpu_nodes), bool(cluster.cpu_nodes))

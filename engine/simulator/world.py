@@ -48,6 +48,10 @@ class AgentWorld(Part):
     data_disk: bool = Field(default=False, description="a second disk that the cloud leaves behind")
     vm_gone: bool = Field(default=False, description="the VM was deleted already; its records still name it")
     instance: str = Field(default="", description="id of the VM, where it does not follow from the suffix")
+    static_ip: bool = Field(
+        default=True,
+        description="its public address is a thing of its own; else it comes and goes with the VM",
+    )
     ids_recorded: bool = Field(
         default=True,
         description="the operation journal knows the ids of disk and network, not only their names",
