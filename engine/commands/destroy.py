@@ -227,6 +227,7 @@ def _detach(args: argparse.Namespace, session: Session, output: Output) -> int:
 
 
 def _execute(session: Session, args: argparse.Namespace, output: Output) -> int:
+    from engine.inventory.left import left_document, left_line
     from engine.ledger.journal import Unwritable
     from engine.run.detached import shake
     from engine.run.execution import Terms, execute
@@ -269,8 +270,11 @@ def _execute(session: Session, args: argparse.Namespace, output: Output) -> int:
         journal=str(session.journal_path),
         receipt=ran.receipt,
     )
+    document["still_costing"] = left_document(ran.left)
     output.document(document)
     _closing_words(document, output)
+    if ran.left is not None:
+        output.line(left_line(ran.left))
     return ran.exit_code
 
 

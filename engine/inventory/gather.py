@@ -9,6 +9,7 @@ from typing import Protocol
 from engine.clock import Clock
 from engine.clouds.nebius.kinds import KINDS
 from engine.inventory.model import Inventory, Row, SourceReport
+from engine.inventory.workloads import WORKLOADS
 from engine.phases.survey import surveyed_kinds
 from engine.words.plans import NOT_PROVEN, Evidence, Ownership, Plan
 from engine.words.presence import Listing, Ref, Resource, Unknown
@@ -151,7 +152,7 @@ def _row(
         created_at=r.created_at,
         phase=phase,
         owned=owned,
-        per_hour=0.0 if r.ref.kind in FREE else prices.get(r.ref),
+        per_hour=0.0 if r.ref.kind in FREE or r.ref.kind in WORKLOADS else prices.get(r.ref),
         note=_note(r),
         parent=r.parent,
         recorded=bool(phase),

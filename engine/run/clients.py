@@ -104,8 +104,19 @@ class Clients:
         )
 
     def readers(self) -> Mapping[str, Reader]:
-        """Sources of the inventory beside the provider."""
-        return {}
+        """Sources of the inventory beside the provider: SkyPilot's queue, and what runs in each recorded cluster."""
+        from engine.inventory.workloads import cluster_readers, jobs_reader
+        from engine.phases.jobs import Claims, read_claims
+
+        records = self._records
+
+        def claims() -> Claims:
+            return read_claims(self._roots, records.project_id, records.aliases)
+
+        found = cluster_readers(self.nebius, self.kubernetes, records.project_id, records.clusters)
+        if records.submissions.ledgers or records.controller_owner is not None:
+            found["Managed jobs"] = jobs_reader(self.sky, claims)
+        return found
 
     async def aclose(self) -> None:
         """Close what was opened."""

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine import __version__
 from engine.ledger.events import Closed, Entry, Noted
@@ -28,7 +29,13 @@ from engine.words.presence import Unknown
 from engine.words.reasons import Reason, Refusal, Refused
 from engine.words.trouble import Trouble
 
+if TYPE_CHECKING:
+    from engine.inventory.model import Inventory
+
 OnEntry = Callable[[Entry, State], None]
+
+LOOK_AROUND, LEAST_LOOK = 60.0, 10.0
+"""Nominal seconds that the last look, for what still costs, may take; and real seconds that it always may: waits shrink in a rehearsal, work does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +73,8 @@ class Ran:
     state: State
     run: Run
     receipt: str = ""
+    left: Inventory | None = None
+    """What was still there when the run had ended; None when nobody looked."""
 
 
 async def execute(
@@ -168,9 +177,21 @@ async def _drive(
     with suppress(OSError):  # the journal has it all; the projections come back at the next start
         projector.close()
     run = journal.state.runs[journal.run]
-    return Ran(
-        code, runner.plan, journal.state, run, str(projector.receipt) if projector.receipt.exists() else ""
-    )
+    receipt = str(projector.receipt) if projector.receipt.exists() else ""
+    left = None if code == 130 else await look_around(session, runner.plan)
+    return Ran(code, runner.plan, journal.state, run, receipt, left)
+
+
+async def look_around(session: Session, plan: Plan) -> Inventory | None:
+    """What the provider shows of the project now. None when it takes too long to be worth the wait."""
+    from engine.inventory.gather import gather
+
+    with suppress(TimeoutError):
+        return await asyncio.wait_for(
+            gather(session.clients.nebius, session.identity.project_id, plan, session.clock),
+            max(LOOK_AROUND * session.clock.scale, LEAST_LOOK),
+        )
+    return None
 
 
 def _open_journal(session: Session) -> Journal:
