@@ -236,7 +236,12 @@ def way_of(facts: Facts) -> Way | Refusal:
             f"remove iam_token from the tfvars in {module.path}",
         )
     if not module.there:
-        return Way.PROVIDER if recorded else _no_state(facts, f"no Terraform module in {module.path or '?'}")
+        why = (
+            f"there is no Terraform module in {module.path}"
+            if module.path
+            else "no Terraform module is known"
+        )
+        return Way.PROVIDER if recorded else _no_state(facts, why)
     if state is None:
         remote = facts.target.detail.get("backend") != "local-state"
         if remote and facts.cluster_there:
