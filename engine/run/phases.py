@@ -9,6 +9,7 @@ from engine.home.controller_owner import ControllerOwner
 from engine.home.records import Records
 from engine.ledger.state import State
 from engine.phases.agent_iam import AgentIam
+from engine.phases.agents import Agents
 from engine.phases.bucket import Bucket
 from engine.phases.clusters import Clusters
 from engine.phases.controller import Controller
@@ -37,6 +38,7 @@ def build_phases(records: Records, clients: Clients, state: Callable[[], State])
 
     built: list[Phase[Any]] = [
         Workflows(clients.sky, places, clock, claims),
+        Agents(roots, nebius),
         AgentIam(roots, nebius),
         Controller(roots, clients.sky, places, clients.kubernetes, clock, claims, owner),
         Clusters(
