@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -277,10 +278,11 @@ class Controller:
         command = f"npa skypilot cleanup-controller --project {target.detail.get('project', '')} --yes"
         if place is None:
             return Refusal(Reason.NOT_OWNED, "the plan does not say where the controller lives", command)
-        seen = await self._places.see(place)
-        queue = await self._sky().queue()
-        rows, gap = await self._sky().clusters()
-        jobs = attribute(queue.jobs, self._claims())
+        sky = self._sky()
+        seen, queue, (rows, gap), claims = await asyncio.gather(
+            self._places.see(place), sky.queue(), sky.clusters(), asyncio.to_thread(self._claims)
+        )
+        jobs = attribute(queue.jobs, claims)
         return decide(
             Facts(
                 part=target.parts[0],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from engine.home.records import Records
 
 RUN, QUEUE = "run", "job_queue"
+MOST_IN_A_STATE = 3
 
 
 class Jobs(Protocol):
@@ -86,8 +88,10 @@ def unplanned(jobs: Attributed, planned: frozenset[str]) -> tuple[Job, ...]:
 def _presence(fingerprint: str, live: Sequence[Job]) -> Presence:
     if not live:
         return Absent()
-    statuses = ", ".join(sorted({job.status for job in live}))
-    state = statuses if len(live) == 1 else f"{len(live)} jobs: {statuses}"
+    jobs = sorted(live, key=lambda job: job.id)
+    named = ", ".join(f"job {job.id} {job.status}" for job in jobs[:MOST_IN_A_STATE])
+    more = len(jobs) - MOST_IN_A_STATE
+    state = f"{named} and {more} more" if more > 0 else named
     return Present(fingerprint, state, leaving=all(job.leaving for job in live))
 
 
@@ -219,10 +223,10 @@ class Workflows:
     async def _read_queue(self, place: Place | None) -> Reading:
         queue = await self._sky().queue()
         seen = await self._places.see(place) if queue.gap is not None and place is not None else None
-        return reading(queue, seen, self._claims())
+        return reading(queue, seen, await self._read_ledgers())
 
     async def _read_ledgers(self) -> Claims:
-        return self._claims()
+        return await asyncio.to_thread(self._claims)
 
     def _stranger(self, ref: Ref) -> Observation:
         gap = Unknown(Cause.WRONG_SCOPE, f"{ref.kind} {ref.id} is no part of a run")

@@ -187,6 +187,8 @@ class Cloud:
     leaving: dict[str, int] = field(default_factory=dict)
     deaf: dict[str, Cause] = field(default_factory=dict)
     """id or kind -> why it cannot be seen"""
+    failed: dict[str, Trouble] = field(default_factory=dict)
+    """id -> how its last operation failed"""
     log: list[str] = field(default_factory=list)
 
     @classmethod
@@ -242,6 +244,9 @@ class Cloud:
             )
             if along and other.ref.id in self.things:
                 self.drop(other.ref.id)
+
+    async def operation_error(self, ref: Ref) -> Trouble | None:
+        return self.failed.get(ref.id)
 
     async def delete(self, intent: Intent) -> None:
         id = intent.ref.id

@@ -47,6 +47,7 @@ from engine.words.phases import PHASES
 from engine.words.plans import NOT_PROVEN, Evidence, Ownership, Part, Plan, Target
 from engine.words.presence import Absent, Cause, Observation, Present, Ref, Resource, Unknown
 from engine.words.reasons import Reason, Refusal
+from engine.words.trouble import Trouble
 
 KEY = f"clusters/{CLUSTER}"
 OURS = Ownership(Evidence.CREATE_RESPONSE, "operations/cluster-demo-0001/journal.json", "resources[0]")
@@ -581,6 +582,22 @@ async def test_what_cannot_be_seen_is_neither_touched_nor_tidied(
     assert await world.run("clusters") == 2
     assert world.cloud.log == []
     assert (world.home.roots.clusters / CONTEXT / "cluster.json").exists()
+
+
+async def test_a_cluster_is_not_gone_while_its_vms_cannot_be_listed(world: World) -> None:
+    world.home.cluster()
+    world.cloud.things.clear()
+    world.cloud.deaf["instance"] = Cause.DENIED
+    assert await world.run("clusters") == 2
+    assert world.outcomes[KEY].verdict is Verdict.UNKNOWN
+    assert (world.home.roots.clusters / CONTEXT / "cluster.json").exists()
+
+
+async def test_how_an_earlier_deletion_failed_is_told(world: World) -> None:
+    world.home.journal()
+    world.cloud.failed[CLUSTER] = Trouble(Cause.CONFLICT, "the host did not answer")
+    assert await world.run("clusters") == 0
+    assert "the host did not answer" in (world.root / "journal-1.jsonl").read_text()
 
 
 async def test_vms_without_their_cluster_are_no_absence(world: World) -> None:

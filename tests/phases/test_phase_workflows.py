@@ -149,7 +149,7 @@ def test_the_queue_is_gone_when_no_live_job_of_the_project_is_left_over() -> Non
     read = reading(Queue((job(7, "r1"), job(9, "v1"), job(10, "nobody"))), None, claims)
     assert presence_of_queue(PROJECT, frozenset({"r1"}), read) == Absent()
     read = reading(Queue((job(7, "r1"), job(11, "later"))), None, claims)
-    assert presence_of_queue(PROJECT, frozenset({"r1"}), read) == Present(PROJECT, "RUNNING")
+    assert presence_of_queue(PROJECT, frozenset({"r1"}), read) == Present(PROJECT, "job 11 RUNNING")
 
 
 def test_the_fingerprint_of_a_run_survives_its_jobs_progress() -> None:
@@ -158,7 +158,7 @@ def test_the_fingerprint_of_a_run_survives_its_jobs_progress() -> None:
     assert isinstance(two, Present)
     assert isinstance(one, Present)
     assert two.fingerprint == one.fingerprint
-    assert (two.state, two.leaving) == ("2 jobs: PENDING, RUNNING", False)
+    assert (two.state, two.leaving) == ("job 7 RUNNING, job 8 PENDING", False)
     assert one.leaving
 
 

@@ -59,6 +59,8 @@ class Provider(Protocol):
 
     async def delete(self, intent: Intent) -> None: ...
 
+    async def operation_error(self, ref: Ref) -> Trouble | None: ...
+
 
 class ClusterApi(Protocol):
     """What is asked of the cluster's API server."""
@@ -188,7 +190,7 @@ class Clusters:
         if seen.empty:
             return replace(facts, seen=seen)
         queue = await self._sky().queue()
-        jobs = attribute(queue.jobs, self._claims())
+        jobs = attribute(queue.jobs, await asyncio.to_thread(self._claims))
         return replace(facts, seen=seen, queue=queue, mine=jobs.of_us, others=jobs.of_others)
 
     # -- acting -----------------------------------------------------------------------------------------------------------
@@ -198,10 +200,11 @@ class Clusters:
         if going.way is Way.TERRAFORM:
             await self._destroy(target, going, hand)
             return
-        steps = [
-            Step("delete", ref, self._provider.delete) for ref in due(target, going) if not hand.asked(ref)
-        ]
-        await hand.steps(steps)
+        refs = [ref for ref in due(target, going) if not hand.asked(ref)]
+        for ref in refs:
+            if before := await self._provider.operation_error(ref):
+                await hand.note("failed_before", f"{ref.id}: {before.detail}")
+        await hand.steps([Step("delete", ref, self._provider.delete) for ref in refs])
 
     async def _destroy(self, target: Target, going: Going, hand: Hand) -> None:
         """One destroy for all that the state holds, under the id of the cluster or of what is left of it.
