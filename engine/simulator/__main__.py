@@ -8,14 +8,16 @@ import json
 import sys
 from pathlib import Path
 
-from engine.simulator.memory import Memory
-from engine.simulator.simulation import SIM, Simulation, serve
-from engine.simulator.world import load
+from engine.simulator.memory import SIM, Memory
 
 
 def main(argv: list[str] | None = None) -> int:
     """Exit code 0 when it was told to stop; 1, with one sentence, when it cannot start."""
     args = _parser().parse_args(argv)
+    # Behind the arguments: gRPC, aiohttp and pydantic take a second to load.
+    from engine.simulator.simulation import Simulation, serve
+    from engine.simulator.world import load
+
     home: Path = args.home.absolute()
     try:
         memory = _memory(home, args.keep_home)

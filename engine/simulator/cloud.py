@@ -117,7 +117,9 @@ class Cloud:
                 continue
             born = r.doc.get("createdAt") or at(r.doc, "metadata", "createdAt")
             row = {"id": r.id, "name": r.name, "parent": r.parent, "going": r.going}
-            out.setdefault(r.kind, []).append({**row, "state": self._state(r), "created_at": born, "doc": r.doc})
+            out.setdefault(r.kind, []).append(
+                {**row, "state": self._state(r), "created_at": born, "doc": r.doc}
+            )
         return out
 
     def running(self) -> list[Operation]:

@@ -112,6 +112,7 @@ class Control:
             if no.code != "ABORTED" or not no.operation:
                 raise
             operation = self._cloud.operations[no.operation]
+        entry["operation"] = operation.id
         await operation.over.wait()
         entry["code"] = operation.code
         if operation.code != "OK":

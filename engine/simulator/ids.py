@@ -52,6 +52,11 @@ def agent_ids(project: ProjectWorld, a: AgentWorld) -> AgentIds:
     )  # fmt: skip
 
 
+def agent_ip(project: ProjectWorld, a: AgentWorld) -> str:
+    """An agent's public address, of a range for examples."""
+    return f"198.51.100.{20 + project.agents.index(a)}"
+
+
 def cluster_ids(c: ClusterWorld) -> ClusterIds:
     s = c.suffix
     return ClusterIds(

@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from engine.simulator.cloud import Cloud
-from engine.simulator.ids import agent_ids, agent_operation, cluster_ids, short, storage_ids
+from engine.simulator.ids import agent_ids, agent_ip, agent_operation, cluster_ids, short, storage_ids
 from engine.simulator.kubernetes import KubernetesSpec, PodSpec
 from engine.simulator.object_store import BucketSpec
 from engine.simulator.world import AgentWorld, ClusterWorld, ProjectWorld, StorageWorld, World
@@ -108,7 +108,7 @@ def _agent(cloud: Cloud, p: ProjectWorld, a: AgentWorld) -> None:
         cloud.add(
             "allocation", ids.allocation, p.id, f"{name}-ip", labels=labels if a.static_ip else {}, spec={"ipv4Public": {"subnetId": ids.subnet}},
             status={
-                "static": a.static_ip, "details": {"allocatedCidr": "198.51.100.20/32", "subnetId": ids.subnet},
+                "static": a.static_ip, "details": {"allocatedCidr": f"{agent_ip(p, a)}/32", "subnetId": ids.subnet},
                 **({"state": "ALLOCATED"} if a.vm_gone else {"state": "ASSIGNED", **used}),
             },
         )  # fmt: skip
@@ -133,7 +133,7 @@ def _agent(cloud: Cloud, p: ProjectWorld, a: AgentWorld) -> None:
         "networkInterfaces": [
             {
                 "name": "eth0",
-                "publicIpAddress": {"address": "198.51.100.20/32", "allocationId": ids.allocation},
+                "publicIpAddress": {"address": f"{agent_ip(p, a)}/32", "allocationId": ids.allocation},
             }
         ],
     }

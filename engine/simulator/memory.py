@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+SIM = ".sim"
+"""Folder beside `.npa` that holds what is the simulation's own."""
 FILE = "memory.json"
 
 

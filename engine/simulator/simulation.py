@@ -22,14 +22,11 @@ from engine.simulator.home.endpoints import Endpoints
 from engine.simulator.ids import cluster_ids, storage_ids
 from engine.simulator.inhabit import CONTROLLER, USER_HASH, contents, inhabit, kubernetes_spec
 from engine.simulator.kubernetes import KubernetesCluster
-from engine.simulator.memory import Memory
+from engine.simulator.memory import SIM, Memory
 from engine.simulator.object_store import ObjectStore
 from engine.simulator.resources import Refusal, Resource
 from engine.simulator.skypilot import JobSpec, Row, SkyServer
 from engine.simulator.world import World
-
-SIM = ".sim"
-"""Folder beside `.npa` that holds what is the simulation's own."""
 
 
 class Simulation:

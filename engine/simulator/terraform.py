@@ -13,8 +13,8 @@ from engine.simulator.world import ClusterWorld
 
 Doc = dict[str, Any]
 
-TELL = '''"""Tells the simulated cloud that Terraform destroys a thing, and waits until it is gone."""
-import json, sys, urllib.request
+TELL = '''"""Tells the cloud that Terraform destroys a thing, and waits until it is gone."""
+import json, sys, urllib.error, urllib.request
 control, kind, id = sys.argv[1:4]
 request = urllib.request.Request(control + "/terraform/destroy", json.dumps({"kind": kind, "id": id}).encode(), {"Content-Type": "application/json"})
 try:
@@ -59,6 +59,7 @@ def lay_module(folder: Path, cluster: ClusterWorld, control: str) -> None:
 
 
 def _input(folder: Path, control: str, kind: str, id: str) -> dict[str, str]:
+    """What a resource knows. Its destroy provisioner may use nothing else; without a shell, no path needs quoting."""
     return {
         "control": control,
         "id": id,
@@ -74,8 +75,9 @@ def _block(folder: Path, control: str, address: str, kind: str, id: str, needs: 
     return (
         f'resource "terraform_data" "{address}" {{\n  input = {{\n{pairs}\n  }}\n'
         + (f"  depends_on = [{depends}]\n" if depends else "")
-        + '  provisioner "local-exec" {\n    when    = destroy\n'
-        + '    command = "${self.output.python} ${self.output.script} ${self.output.control} ${self.output.kind} ${self.output.id}"\n  }\n}\n'
+        + '  provisioner "local-exec" {\n    when        = destroy\n'
+        + '    interpreter = [self.output.python, "-S", self.output.script, self.output.control, self.output.kind]\n'
+        + "    command     = self.output.id\n  }\n}\n"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from engine.simulator.ids import agent_ids, cluster_ids, cluster_operation, storage_ids
+from engine.simulator.ids import agent_ids, agent_ip, cluster_ids, cluster_operation, storage_ids
 from engine.simulator.kinds import Doc
 from engine.simulator.world import AgentWorld, ClusterWorld, ProjectWorld, World
 
@@ -36,8 +36,8 @@ def _project(p: ProjectWorld, npa: Path, s3: str) -> Doc:
 def _agent(p: ProjectWorld, a: AgentWorld, npa: Path) -> Doc:
     ids = agent_ids(p, a)
     return {
-        "project_id": p.id, "tenant_id": p.tenant_id, "region": p.region, "public_ip": "198.51.100.20", "instance_id": ids.instance,
-        "service_account_id": ids.account, "agent_url": "https://198.51.100.20/", "auth_user": "npa",
+        "project_id": p.id, "tenant_id": p.tenant_id, "region": p.region, "public_ip": agent_ip(p, a), "instance_id": ids.instance,
+        "service_account_id": ids.account, "agent_url": f"https://{agent_ip(p, a)}/", "auth_user": "npa",
         "auth_secret_path": str(npa / f"agents/{p.alias}/{a.name}/auth.env"),
         "llm": {"provider": "token-factory", "model": "example/model", "models": ["example/model"]}, "ssh_key_path": "~/.ssh/id_ed25519",
         "public_https": True, "setup_state": "healthy",

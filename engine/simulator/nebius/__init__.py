@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import grpc
 import grpc.aio
 
@@ -21,11 +23,14 @@ _OPTIONS = (
 
 async def serve(cloud: Cloud, timetable: Timetable, port: int = 0) -> tuple[grpc.aio.Server, int]:
     """Start on loopback; the server and its port. Raises `OSError` when the port is taken."""
+    with socket.socket() as probe:  # asked first, because gRPC complains on stderr by itself
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise OSError(f"port {port} on 127.0.0.1 cannot be had: {error.strerror}") from error
     server = grpc.aio.server(options=_OPTIONS)
     server.add_generic_rpc_handlers((Services(cloud, timetable),))
-    try:
-        bound = server.add_insecure_port(f"127.0.0.1:{port}")
-    except RuntimeError as error:
-        raise OSError(f"port {port} on 127.0.0.1 cannot be had") from error
+    bound = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     return server, bound

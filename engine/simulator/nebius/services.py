@@ -153,7 +153,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         rows = self._cloud.listing(kind, keep)
         if request.page_token:
             try:
-                after = base64.urlsafe_b64decode(request.page_token.encode()).decode()
+                after = base64.b64decode(request.page_token, b"-_", validate=True).decode()
             except (binascii.Error, ValueError):
                 raise Refusal("INVALID_ARGUMENT", "this page_token is not one of ours") from None
             rows = [r for r in rows if r.id > after]
