@@ -127,6 +127,7 @@ async def test_everything_goes_once_and_is_tidied_behind_its_proof(tmp_path: Pat
             if "dflt" in i and "agent" not in i
         }
         asked = run.deletes()
+        assert len(asked) == len(set(asked)), "nothing is asked for twice"
         assert "vpcsecuritygroup-e00smallagentdflt" not in asked, "a default group goes with its network"
         assert asked.index("computeinstance-e00smallagent") < asked.index("computedisk-e00smallagent")
         assert asked.index("vpcsubnet-e00smallagent") < asked.index("vpcnetwork-e00smallagent")
