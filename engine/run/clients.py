@@ -90,7 +90,10 @@ class Clients:
         return await find(self._settings, self._settings.environ)
 
     async def terraform(self, module: Path, context: str) -> Terraform:
-        """Terraform in a module's folder. Raises `Trouble` when there is none that will do."""
+        """Terraform in a module's folder, with the operator's token and this project's storage keys for it alone.
+
+        Raises `Trouble` when there is none that will do, or no token.
+        """
         from engine.clouds.terraform import Terraform
 
         scratch = self._roots.terraform_scratch / "active"
@@ -101,7 +104,20 @@ class Clients:
             self.clock,
             environ=self._settings.environ,
             context=context,
+            reuse_token=self._settings.reuse_token,
+            secrets={"TF_VAR_iam_token": await self.nebius.token(), **self._backend_keys()},
         )
+
+    def _backend_keys(self) -> Mapping[str, str]:
+        """What opens a state in this project's bucket; nothing where no keys are recorded."""
+        keys = next((keys for keys in self._records.storage if keys.opens), None)
+        if keys is None:
+            return {}
+        found = {
+            "AWS_ACCESS_KEY_ID": keys.access_key_id.reveal(),
+            "AWS_SECRET_ACCESS_KEY": keys.secret_key.reveal(),
+        }
+        return found | ({"AWS_SESSION_TOKEN": keys.session_token.reveal()} if keys.session_token else {})
 
     def readers(self) -> Mapping[str, Reader]:
         """Sources of the inventory beside the provider: SkyPilot's queue, and what runs in each recorded cluster."""

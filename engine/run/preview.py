@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.phases.shape import Phase
@@ -93,4 +93,6 @@ async def _target(phase: Phase[Any], target: Target) -> TargetPreview:
     if isinstance(cleared, Refusal):
         return TargetPreview(target, sight, cleared, own)
     tier = own if cleared.tier is None else max(own, cleared.tier)
+    if cleared.found:  # shown with the fingerprints that they have, or consent would not cover them
+        sight = await phase.look(replace(target, parts=(*target.parts, *cleared.found)))
     return TargetPreview(target, sight, None, tier, cleared.touches, cleared.found)

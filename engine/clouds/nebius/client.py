@@ -116,6 +116,10 @@ class Nebius:
             expires_at=login.expires_at,
         )
 
+    async def token(self) -> str:
+        """A token for a program that we start. It belongs into that program's environment and nowhere else. Raises `Trouble`."""
+        return await self._connection.token()
+
     async def look(self, ref: Ref, parent: str = "") -> Observation:
         """Whether it is there. With a parent: one that is there below another parent is `Unknown` (wrong scope)."""
         observation, _ = await self.get(ref, expected_parent=parent)

@@ -81,6 +81,18 @@ class Connection:
         """The credentials as they are on the disk now: a login renewed since `open` counts. Raises `Trouble`."""
         return (await asyncio.to_thread(select, self._settings)).login
 
+    async def token(self) -> str:
+        """A token for a program that we start, to be handed over in its environment only. Raises `Trouble`."""
+        sdk = await self._opened()
+        assert self._selected is not None
+        if self._selected.source is not None:
+            return await asyncio.to_thread(self._selected.source.read)
+        try:
+            async with asyncio.timeout(max(SHORTEST, self._clock.real(DEADLINE))):
+                return (await sdk.get_token(None)).token
+        except Exception as error:
+            raise Trouble(Cause.UNAUTHENTICATED, redact(f"no token for Terraform: {error}")) from error
+
     async def close(self) -> None:
         sdk, self._sdk, self._selected = self._sdk, None, None
         if sdk is not None:

@@ -27,7 +27,7 @@ CANCEL_SECONDS = 300.0
 DOWN_SECONDS = 900.0
 """Nominal seconds for each kind of operation."""
 
-_LEAST_REAL = 20.0
+_LEAST_REAL = 40.0
 _NO_CLUSTER = "ClusterDoesNotExist"
 
 
