@@ -128,6 +128,8 @@ class Console(App[int], inherit_bindings=False):
 
     def pump(self) -> None:
         """Take in what is new; show it if it changes anything."""
+        if not self.is_running:
+            return  # being taken apart
         store, now = self.reader.store, self.moments.now().replace(microsecond=0)
         self._aim_first()
         self._follow()

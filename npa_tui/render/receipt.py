@@ -35,7 +35,7 @@ def receipt(view: View, ink: Ink, width: int) -> Text:
         )
         return lines(out)
     out.append(Text("Written to disk before and after every step:", style=ink.muted))
-    out += [hang(Text(path, style=ink.text), width, 0) for path in (view.receipt, view.journal) if path]
+    out.append(hang(Text(view.receipt or view.journal, style=ink.text), width, 0))
     out += [
         Text(""),
         Text.assemble(

@@ -164,7 +164,7 @@ class ConfirmScreen(ModalScreen[Question | None]):
     def show(self, view: View) -> None:
         """The console's view has moved: another plan, or a phase that went on without us, makes the answer void."""
         question = self._question
-        if question is None or self._changed:
+        if question is None or self._changed or not self.is_mounted:
             return
         phase = view.phase(self._phase.name)
         if view.digest and view.digest != question.preview.plan.digest:

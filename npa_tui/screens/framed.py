@@ -18,7 +18,7 @@ LEAST = (60, 16)
 
 
 class Framed(Screen[None]):
-    """`show` gives the screen a new view; parts that did not change are not painted again."""
+    """`show` gives the screen a new view; parts that did not change are not painted again. Subclasses extend `paint`."""
 
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-tiny"),
@@ -29,6 +29,11 @@ class Framed(Screen[None]):
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (LEAST[1], "-tall")]  # noqa: RUF012
 
     def show(self, view: View) -> None:
+        """Show this view. A screen that is still being put together will ask for it when it is mounted."""
+        if self.is_mounted:
+            self.paint(view)
+
+    def paint(self, view: View) -> None:
         self.query_one("#mast", Bar).show(lambda ink, width: masthead(view, ink, width), view)
         size = self.app.size
         self.query_one("#small", Prose).show(lambda ink, width: _too_small(ink, width, *size), size)

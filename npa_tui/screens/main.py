@@ -98,13 +98,13 @@ class MainScreen(Framed):
         yield Prose(id="small")
 
     def on_mount(self) -> None:
-        self.show(console(self).view)
+        self.paint(console(self).view)
         self.show_pane("plan")
 
     # -- showing --------------------------------------------------------------------------------------------------------
 
-    def show(self, view: View) -> None:
-        super().show(view)
+    def paint(self, view: View) -> None:
+        super().paint(view)
         self._show_scene(view)
         self.query_one(ProjectList).show(view)
         self.query_one(PlanTree).show(view)
@@ -131,6 +131,8 @@ class MainScreen(Framed):
                 self.show_pane("projects")
             elif before is Scene.CHOOSE:
                 self.show_pane("plan")
+            # At once, so that no key meant for the plan reaches the projects; and again once the pane is laid out.
+            self._focus_pane()
             self.call_after_refresh(self._focus_pane)
         if view.mode is Mode.DONE and self._mode is not Mode.DONE:
             self._bring_up("receipt")  # the focus stays where it is
@@ -201,14 +203,18 @@ class MainScreen(Framed):
         self.show_pane(order[(at + step) % len(order)])
 
     def _focus_pane(self) -> None:
+        if not self.app.is_running:
+            return
         # Without a plan there is nothing in its pane to stand on: the projects stay usable meanwhile.
         pane = self.pane if self._scene is Scene.READY else "projects"
         if not isinstance(self.focused, Input):
-            self.query_one(_FOCUS[pane]).focus()
+            self.set_focus(self.query_one(_FOCUS[pane]), scroll_visible=False)
 
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
     def _focus_moved(self) -> None:
+        if not self.app.is_running:
+            return
         self._mark_focus()
         self._show_notes(console(self).view)
 
@@ -233,7 +239,7 @@ class MainScreen(Framed):
 
     @on(Lines.Highlighted)
     def _highlighted(self) -> None:
-        if not self.is_attached or not self.is_mounted:
+        if not self.app.is_running:
             return  # a late message of a screen that is being taken apart
         view = console(self).view
         self._show_details(view)

@@ -53,13 +53,13 @@ class RunScreen(Framed):
     def on_mount(self) -> None:
         self.query_one("#title-log", PaneTitle).show(active=True)
         self.query_one("#title-steps", Bar).show(lambda ink, _width: Text(" Steps", style=ink.muted), "steps")
-        self.show(console(self).view)
+        self.paint(console(self).view)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_steps)
 
-    def show(self, view: View) -> None:
-        super().show(view)
+    def paint(self, view: View) -> None:
+        super().paint(view)
         phase = view.phase(self.phase_name)
         if phase is not None:
             running = phase.began and not phase.ended
