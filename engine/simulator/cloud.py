@@ -37,6 +37,7 @@ class Cloud:
     on_gone: list[Callable[[Resource], None]] = field(default_factory=list)
     bucket_is_empty: Callable[[str], bool] = lambda name: True
     faults_over: asyncio.Event = field(default_factory=asyncio.Event)
+    _names: dict[tuple[str, str, str], str] = field(default_factory=dict)
     _by_key: dict[str, Operation] = field(default_factory=dict)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -63,10 +64,9 @@ class Cloud:
             raise Refusal("INVALID_ARGUMENT", f"there is no kind {kind!r}", id)
         if id in self.resources and not self.resources[id].removed:
             raise Refusal("ALREADY_EXISTS", f"{id} exists", id)
-        for other in self.resources.values():
-            same = name and (other.kind, other.parent, other.name) == (kind, parent, name)
-            if same and not other.removed:
-                raise Refusal("ALREADY_EXISTS", f"{kind} {name!r} exists: {other.id}", other.id)
+        holder = self.resources.get(self._names.get((kind, parent, name), ""))
+        if name and holder and not holder.removed and holder.name == name:
+            raise Refusal("ALREADY_EXISTS", f"{kind} {name!r} exists: {holder.id}", holder.id)
         moment = stamp(born)
         if KINDS[kind].flat:
             doc: Doc = {"id": id, "name": name, "createdAt": moment, "updatedAt": moment, **blocks}
@@ -74,8 +74,12 @@ class Cloud:
             meta = {"id": id, "parentId": parent, "name": name, "labels": labels or {}}
             meta |= {"createdAt": moment, "updatedAt": moment, "resourceVersion": "1"}
             doc = {"metadata": meta, **blocks}
-        self.resources[id] = made = Resource(kind, id, parent, doc)
+        self._put(made := Resource(kind, id, parent, doc))
         return made
+
+    def _put(self, r: Resource) -> None:
+        self.resources[r.id] = r
+        self._names[r.kind, r.parent, r.name] = r.id
 
     def change(self, id: str, patch: Doc) -> Resource:
         """Merge a patch into a thing's message. Raises `Refusal` when it is not there."""
@@ -86,6 +90,7 @@ class Cloud:
         if meta := found.doc.get("metadata"):
             meta |= {"updatedAt": stamp(now()), "resourceVersion": str(int(meta["resourceVersion"]) + 1)}
         found.wire = None
+        self._put(found)
         return found
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -295,7 +300,8 @@ class Cloud:
         await asyncio.sleep(back.after * self.scale)
         if back.new_id:
             # The name can have been taken meanwhile, like any name.
-            if not any(r.name == target.name and r.kind == target.kind for r in self._others(target)):
+            twins = ((r.kind, r.parent, r.name) for r in self._others(target))
+            if (target.kind, target.parent, target.name) not in twins:
                 self._return(target, back.new_id)
             return
         self._return(target, target.id)
@@ -308,11 +314,11 @@ class Cloud:
         self._restore(target)
         if id == target.id:
             target.removed, target.readable, target.listed = False, True, True
-            self.resources[id] = target
+            self._put(target)
             return
         doc = copy.deepcopy(target.doc)
         doc["metadata"] |= {"id": id, "createdAt": stamp(now())}
-        self.resources[id] = Resource(target.kind, id, target.parent, doc)
+        self._put(Resource(target.kind, id, target.parent, doc))
 
     def _remove(self, target: Resource) -> None:
         for other in self._along(target):
