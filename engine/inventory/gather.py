@@ -113,7 +113,12 @@ def _explained(plan: Plan | None, resources: Sequence[Resource]) -> dict[Ref, tu
             continue  # a phase that only looks removes nothing
         for part in target.parts:
             found[part.ref] = (phase.phase, part.owned)
-    owners = {ref.id: value for ref, value in found.items()}
+    # The project holds everything, and local records bear its id: neither says what goes with what.
+    owners = {
+        ref.id: value
+        for ref, value in found.items()
+        if ref.kind == "run" or (ref.kind in KINDS and ref.kind != "project")
+    }
     for r in resources:
         if r.ref in found:
             continue

@@ -68,8 +68,8 @@ class Hand(Protocol):
         """Make several changes side by side; all are awaited, then the first failure is raised."""
         ...
 
-    def asked(self, ref: Ref) -> bool:
-        """Whether a change to `ref` was agreed to a moment ago: not to be asked for again yet."""
+    def asked(self, ref: Ref, verb: str = "delete") -> bool:
+        """Whether that change to `ref` was agreed to a moment ago: not to be asked for again yet."""
         ...
 
     async def note(self, what: str, detail: str = "", data: Mapping[str, str] | None = None) -> None:

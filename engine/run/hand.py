@@ -59,10 +59,10 @@ class RunnerHand:
         self._advice = advice
         self.sight: Sight = ()
         self.acted = False
-        self._agreed: dict[Ref, float] = {}
+        self._agreed: dict[tuple[str, Ref], float] = {}
 
-    def asked(self, ref: Ref) -> bool:
-        agreed = self._agreed.get(ref)
+    def asked(self, ref: Ref, verb: str = "delete") -> bool:
+        agreed = self._agreed.get((verb, ref))
         return agreed is not None and asyncio.get_running_loop().time() - agreed < self._grace
 
     async def step(
@@ -101,7 +101,7 @@ class RunnerHand:
         cancelled |= await finish(asyncio.ensure_future(journal.append(_result(number, error))))
         if error is not None:
             raise error
-        self._agreed[ref] = asyncio.get_running_loop().time()
+        self._agreed[verb, ref] = asyncio.get_running_loop().time()
         if cancelled:
             raise asyncio.CancelledError
         return task.result()

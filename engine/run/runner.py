@@ -435,6 +435,7 @@ class Runner:
             self._projector,
             target,
             consent,
+            grace=self._clock.real(self._pace.grace),
             repaying=repaying,
             advice=self._resume_command,
         )

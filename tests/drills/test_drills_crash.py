@@ -68,3 +68,19 @@ def test_the_points_above_are_all_points(tmp_path: Path) -> None:
     assert asyncio.run(toy.destroy(tmp_path, cloud, "once")) == 0
     assert sum(1 for _ in read(tmp_path / "journal.jsonl")) == LINES
     assert len(cloud.read()["log"]) == CALLS
+
+
+@pytest.mark.parametrize("write", range(1, LINES + 1))
+def test_no_space_at_any_write_is_survived(tmp_path: Path, write: int) -> None:
+    cloud = toy.seed(tmp_path)
+    before = cloud.read()
+    code = kill_at(tmp_path, f"full:{write}")
+    # Lines that come together are written together: a run has fewer writes than lines, never fewer than 20.
+    assert code == 1 or (code == 0 and write > 20), "it ends by itself, and not as if all were well"
+    if write == 1:
+        assert cloud.read() == before, "nothing is asked for before a line says so"
+    for _ in read(tmp_path / "journal.jsonl"):
+        pass  # no half line stays behind
+    assert (tmp_path / "journal.jsonl").read_bytes()[-1:] in (b"\n", b"")
+    assert asyncio.run(toy.destroy(tmp_path, cloud, "again")) == 0
+    check(tmp_path, cloud)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -261,7 +262,25 @@ async def destroy(root: Path, cloud: Cloud, run: str, crash: str = "") -> int:
     return await r.run()
 
 
+def disk_full_from(number: int) -> None:
+    """From the given write of the program on, the first being 1, there is no space left; half of that write still fits."""
+    real, count = os.write, 0
+
+    def write(fd: int, data: Any) -> int:
+        nonlocal count
+        count += 1
+        if count < number:
+            return real(fd, data)
+        if count == number and len(data) > 1:
+            return real(fd, bytes(data)[: len(data) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    os.write = write
+
+
 if __name__ == "__main__":
     where = Path(sys.argv[1])
     crash_at = os.environ.get("CRASH", "")
+    if crash_at.startswith("full:"):
+        disk_full_from(int(crash_at.removeprefix("full:")))
     sys.exit(asyncio.run(destroy(where, Cloud(where / "cloud.json"), f"run-{os.getpid()}", crash_at)))

