@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -65,8 +65,9 @@ class Control:
         return web.json_response(document)
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
-        logs = [self._cloud.log, self._store.log, self._sky.log, *(c.log for c in self._clusters.values())]
-        return web.json_response(sorted((row for log in logs for row in log), key=lambda row: row["at"]))
+        logs: list[Sequence[Mapping[str, Any]]] = [self._cloud.log, self._store.log, self._sky.log]
+        logs += [c.log for c in self._clusters.values()]
+        return web.json_response(sorted((row for log in logs for row in log), key=lambda row: str(row["at"])))
 
     async def _faults(self, request: web.Request) -> web.StreamResponse:
         self._timetable.add(_FAULTS.validate_json(await request.read()))

@@ -25,7 +25,7 @@ from engine.simulator.kubernetes import KubernetesCluster
 from engine.simulator.memory import SIM, Memory
 from engine.simulator.object_store import ObjectStore
 from engine.simulator.resources import Refusal, Resource
-from engine.simulator.skypilot import JobSpec, Row, SkyServer
+from engine.simulator.skypilot import JobSpec, SkyClusterSpec, SkyServer, SkySpec
 from engine.simulator.world import World
 
 
@@ -67,14 +67,16 @@ class Simulation:
     def _job_queue(self) -> SkyServer:
         jobs = [r.job for p in self.world.projects for r in p.runs if r.job]
         context = next((c.context for p in self.world.projects for c in p.clusters if c.controller), "")
-        controller = Row(CONTROLLER, context) if context and self._memory.controller else None
+        known = context and self._memory.controller
+        clusters = [SkyClusterSpec(name=CONTROLLER, context=context)] if known else []
         if self._memory.jobs is not None:
             # Whoever was cancelling them ended with the process: they are over.
             kept = [JobSpec.model_validate(j) for j in self._memory.jobs]
             jobs = [
                 j.model_copy(update={"status": "CANCELLED"}) if j.status == "CANCELLING" else j for j in kept
             ]
-        return SkyServer(USER_HASH, controller, jobs, self._clusters, self._timetable, self.scale)
+        spec = SkySpec(user_hash=USER_HASH, clusters=clusters, jobs=jobs)
+        return SkyServer(spec, self._clusters, self._timetable, self.scale)
 
     async def start(self) -> dict[str, object]:
         """Start all servers and lay the home; what a client needs to know. Raises `OSError` when a port is taken."""

@@ -1,53 +1,110 @@
-"""What the HTTP servers share: faults and the log around every request."""
+"""What the HTTP servers share: the log of every request, and faults, each in the service's own error format."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from aiohttp import web
 
 from engine.simulator.faults import Fault, Timetable
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Render = Callable[[Fault], web.StreamResponse]
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler, Middleware
+
+Render = Callable[[Fault, web.Request], web.StreamResponse]
+
+_ENTRY = "served"
+_LOOK = 0.05
+"""Seconds between two looks at whether the client of a hanging request is still there."""
+
+
+class Served(TypedDict):
+    """One request in a server's log, from its arrival on.
+
+    call, subject   what faults match: method and path, or the operation's name and what it is about
+    at              arrival, ISO 8601 in UTC
+    code            HTTP status; `fault:KIND` when a fault ended it; `closed` without an answer; empty while it is under way
+    key             an idempotency key, where the protocol has one
+    principal       who asked, once that is known
+    """
+
+    service: str
+    call: str
+    subject: str
+    at: str
+    code: str
+    key: str
+    principal: str
+
+
+def served(request: web.Request) -> Served:
+    """The log's entry of a guarded request."""
+    entry: Served = request[_ENTRY]
+    return entry
 
 
 def guarded(
     service: str,
     timetable: Timetable,
-    log: list[dict[str, Any]],
+    log: list[Served],
     render: Render,
     call_of: Callable[[web.Request], tuple[str, str]],
-) -> Any:
-    """Middleware: log the request, let it meet its fault, render that in the service's own error format."""
+    alive: Callable[[], bool] = lambda: True,
+) -> Middleware:
+    """Middleware: log the request and let it meet its fault before it is handled. Handlers name the principal.
+
+    While the server is not `alive`, connections are closed without an answer, faults or not.
+    """
 
     @web.middleware
     async def middle(request: web.Request, handler: Handler) -> web.StreamResponse:
         call, subject = call_of(request)
-        entry = {
-            "service": service,
-            "call": call,
-            "subject": subject,
-            "at": datetime.now(UTC).isoformat(),
-            "code": "",
-            "key": "",
-            "principal": "",
-        }
+        entry: Served = {
+            "service": service, "call": call, "subject": subject, "at": datetime.now(UTC).isoformat(),
+            "code": "", "key": "", "principal": "",
+        }  # fmt: skip
+        request[_ENTRY] = entry
         log.append(entry)
+        if not alive():
+            return _closed(request, "closed")
         fault = await timetable.meet(service, call, subject)
-        if fault is not None:
-            entry["code"] = f"fault:{fault.kind}"
-            if fault.kind == "hang":
-                await timetable.hang(fault)
-            if fault.kind in ("hang", "drop"):
-                if request.transport is not None:
-                    request.transport.abort()
-                return web.Response(status=500)
-            return render(fault)
-        answer = await handler(request)
-        entry["code"] = str(answer.status)
-        return answer
+        if fault is None:
+            answer = await handler(request)
+            entry["code"] = str(answer.status)
+            return answer
+        if fault.kind == "status":
+            entry["code"] = "fault:status"
+            return render(fault, request)
+        if fault.kind == "hang":
+            await _hang(timetable, fault, request)
+        return _closed(request, f"fault:{fault.kind}")
 
     return middle
+
+
+def retry_after(fault: Fault) -> dict[str, str]:
+    """The header with which an error asks to wait, if it does."""
+    return {} if fault.retry_after is None else {"Retry-After": f"{fault.retry_after:g}"}
+
+
+def _closed(request: web.Request, code: str) -> web.StreamResponse:
+    """Close the connection without an answer. The response goes nowhere; a handler has to return one."""
+    served(request)["code"] = code
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=500)
+
+
+async def _hang(timetable: Timetable, fault: Fault, request: web.Request) -> None:
+    """Hang until the fault is over or the client has gone."""
+    hanging = asyncio.ensure_future(timetable.hang(fault))
+    try:
+        while request.transport is not None and not request.transport.is_closing():
+            done, _ = await asyncio.wait({hanging}, timeout=_LOOK)
+            if done:
+                return
+    finally:
+        hanging.cancel()

@@ -103,8 +103,10 @@ def _changes(service: str, call: str) -> bool:
             return not call.partition("/")[2].startswith(("Get", "List", "Estimate"))
         case "skypilot":
             return call in ("POST /jobs/cancel", "POST /down")
-        case "kubernetes" | "s3":
-            return call.split(" ")[0] in ("DELETE", "PUT", "POST", "PATCH", "DeleteObjects")
+        case "kubernetes":
+            return call.split(" ")[0] in ("DELETE", "PUT", "POST", "PATCH")
+        case "s3":
+            return not call.startswith(("Get", "Head", "List"))
         case _:
             return True
 
