@@ -21,7 +21,7 @@ from engine.ledger.state import Run, State
 from engine.run import preflight
 from engine.run.attend import attend
 from engine.run.planner import relabelled
-from engine.run.runner import Login, Opening, Pace, Runner
+from engine.run.runner import LEAST_DEADLINE, Login, Opening, Pace, Runner
 from engine.run.session import Session
 from engine.words.consent import Consent
 from engine.words.plans import Plan
@@ -135,7 +135,7 @@ async def _run(
                 "destroy", session.operation_id, projector.receipt_id, terms.argv, f"npa-tui {__version__}"
             ),
             login=_login(session),
-            pace=Pace(patience=terms.patience),
+            pace=Pace(patience=terms.patience, least=LEAST_DEADLINE),
             keep=terms.keep,
             kept_is_fine=terms.kept_is_fine,
         )

@@ -27,6 +27,9 @@ from engine.words.reasons import Reason, Refusal, Refused
 from engine.words.redact import redact
 from engine.words.trouble import Trouble
 
+LEAST_DEADLINE = 60.0
+"""Real seconds for one target, whatever the time scale."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -37,6 +40,7 @@ class Pace:
     blind     how long a target may stay out of sight after a change was asked for
     attempts  how often in a row a change is asked for without anything having moved
     patience  how long a run with a dead login waits for a new one
+    least     real seconds that a target is given at least: in a rehearsal waits shrink, the programs that are asked do not
     """
 
     spacing: float = 2.0
@@ -45,6 +49,7 @@ class Pace:
     blind: float = 120.0
     attempts: int = 4
     patience: float = 600.0
+    least: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +256,8 @@ class Runner:
     async def _target(self, plan: PhasePlan, target: Target) -> Outcome:
         hand = self._hand(target)
         try:
-            async with asyncio.timeout(self._clock.real(PHASES[plan.phase].deadline)):
+            deadline = max(self._clock.real(PHASES[plan.phase].deadline), self._pace.least)
+            async with asyncio.timeout(deadline):
                 out = await self._converge(plan, target, hand)
         except Refused as r:
             out = self._came_to(target, hand, Verdict.HELD, r.refusal)

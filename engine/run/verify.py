@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.ledger.journal import Journal
 from engine.ledger.state import Run, State
-from engine.run.runner import Opening, Runner
+from engine.run.runner import LEAST_DEADLINE, Opening, Pace, Runner
 from engine.run.session import Session
 
 
@@ -28,6 +28,7 @@ async def verify(session: Session) -> tuple[int, State, Run]:
         journal,
         _NoRecords(),
         Opening("verify", session.operation_id, session.receipt_id),
+        pace=Pace(least=LEAST_DEADLINE),
         dry=True,
     )
     try:
