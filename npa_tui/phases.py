@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.ledger.events import PhaseEnded
 from engine.ledger.state import Run
-from engine.run.preview import PhasePreview
 from engine.words.consent import Tier
 from engine.words.outcomes import Outcome, Status, Verdict
 from engine.words.phases import PHASES, PhaseRow, after, needs, unblocks
@@ -15,6 +15,13 @@ from engine.words.plans import PhasePlan, Plan, Target
 from engine.words.reasons import Refusal
 from npa_tui.stands import BROKEN, FINISHED, SETTLED, Stand
 from npa_tui.trail import Trail
+from npa_tui.wording import nouns
+
+if TYPE_CHECKING:
+    from engine.run.preview import PhasePreview
+
+PROTECTED = "protected"
+"""What holds every phase of a protected project."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +305,7 @@ def _reasons(phase: PhasePlan, stand: Stand, run: Run | None, around: Circumstan
         advice = next((r.next_command for _, r in refusals if r.next_command), "")
     if not said and stand is Stand.UNKNOWN:
         said = ["The runner went away before it could say how this ended."]
-    short = "" if stand is not Stand.HELD else _count(len(said) or 1, PHASES[phase.phase].noun)
+    short = "" if stand is not Stand.HELD else nouns(len(said) or 1, PHASES[phase.phase].noun)
     return short, ". ".join(s.rstrip(".") for s in said) + "." if said else "", advice
 
 
@@ -320,14 +327,3 @@ def _note(phase: PhasePlan, stand: Stand, run: Run | None, around: Circumstances
 
 def _name(phase: PhasePlan, key: str) -> str:
     return next((t.name for t in phase.targets if t.key == key), key)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {plural(noun)}"
-
-
-def plural(noun: str) -> str:
-    """English, as far as the nouns of the phase table need it."""
-    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
-        return noun[:-1] + "ies"
-    return noun + ("es" if noun.endswith(("s", "x", "ch", "sh")) else "s")

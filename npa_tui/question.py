@@ -10,7 +10,8 @@ from engine.words.consent import Consent, Tier
 from engine.words.phases import PHASES, PhaseRow
 from engine.words.plans import Part
 from engine.words.presence import Present, presence_of
-from npa_tui.phases import plural
+from engine.words.redact import visible
+from npa_tui.wording import nouns, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,8 @@ class Question:
         targets, things = len(self.going), len(self.things)
         if not targets:
             return "nothing is there any more" if self.gone else "nothing that may go"
-        own = _count(targets, self.row.noun)
-        return own if targets == things else f"{own}, {_count(things, 'resource')}"
+        own = nouns(targets, self.row.noun)
+        return own if targets == things else f"{own}, {nouns(things, 'resource')}"
 
     @property
     def wanted(self) -> str:
@@ -106,7 +107,7 @@ class Question:
         n = len(self.going)
         if n == 1 or not n:
             return f"{self.row.verb} the {self.row.noun}"
-        return f"{self.row.verb} {_count(n, self.row.noun)}"
+        return f"{self.row.verb} {nouns(n, self.row.noun)}"
 
     def consent(self, by: str, proven: Iterable[str] = ()) -> Consent:
         """The answer: bound to the plan, this phase, the tier that was asked, and every id that was shown.
@@ -168,8 +169,6 @@ def _thing(target: TargetPreview, part: Part, *, within: bool) -> Thing:
     words = (
         "on its way out" if isinstance(seen, Present) and seen.leaving else state.replace("_", " ").lower()
     )
-    return Thing(part.name or target.target.name, part.ref.id, part.ref.kind.replace("_", " "), words, within)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun if n == 1 else plural(noun)}"
+    return Thing(
+        visible(part.name or target.target.name), part.ref.id, part.ref.kind.replace("_", " "), words, within
+    )

@@ -8,15 +8,17 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.inventory.model import Inventory, SourceReport
 from engine.run.faces import Account, ProjectLine, RunnerInfo
-from engine.run.preview import PhasePreview
 from engine.words.plans import Plan
 from engine.words.reasons import Refusal
 from engine.words.redact import redact
-from npa_tui.source import Source
+
+if TYPE_CHECKING:
+    from engine.run.preview import PhasePreview
+    from npa_tui.source import Source
 
 T = TypeVar("T")
 

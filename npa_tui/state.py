@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from engine.inventory.model import HOURS_A_DAY, Inventory, Row, SourceReport
+from engine.inventory.model import HOURS_A_DAY, Inventory, SourceReport
 from engine.ledger.state import Run
 from engine.run.faces import Account, ProjectLine, RunnerInfo
-from engine.run.preview import PhasePreview
 from engine.words.identity import Identity
 from engine.words.plans import Plan
-from engine.words.presence import Absent
 from engine.words.reasons import Refusal
-from npa_tui.phases import Circumstances, PhaseView, Step, fold, plural
-from npa_tui.stands import FINISHED, Stand
+from npa_tui.badge import Mode, badge
+from npa_tui.items import Item, items_of
+from npa_tui.moments import moment
+from npa_tui.phases import PROTECTED, Circumstances, PhaseView, fold
+from npa_tui.stands import FINISHED
 from npa_tui.trail import Trail
 
-PROTECTED = "protected"
+if TYPE_CHECKING:
+    from engine.run.preview import PhasePreview
+
 OLD_INVENTORY = timedelta(minutes=5)
-
-
-class Mode(StrEnum):
-    """The badge: what the whole console is doing."""
-
-    PLAN = "PLAN"
-    LIVE = "LIVE"
-    STOPPED = "STOPPED"
-    DONE = "DONE"
 
 
 class Scene(StrEnum):
@@ -74,16 +69,6 @@ class Seen:
     spends: Mapping[str, tuple[float, int]] = field(default_factory=dict)
     receipt: str = ""
     journal: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One row of the inventory, with where it stands in the teardown. `goes`: the phase that takes it, 0 when none does."""
-
-    row: Row
-    stand: Stand
-    word: str
-    goes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +150,6 @@ class View:
         return next((p for p in self.phases if p.number == number), None)
 
 
-def moment(text: str) -> datetime | None:
-    """The moment that an RFC 3339 text names, in UTC."""
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-
-
 def view(seen: Seen) -> View:
     """The screen for what was seen."""
     line = next((p for p in seen.projects or () if p.key == seen.aimed), None)
@@ -185,8 +161,11 @@ def view(seen: Seen) -> View:
         around = Circumstances(alive, seen.asked, seen.previews, _holds(plan, line, seen.inventory))
         phases = fold(plan, run, seen.trail, around)
     scene = _scene(seen, run, plan)
-    mode, sentence = _mode(seen, scene, run, alive, phases)
-    items, gone = _items(seen, plan, phases)
+    shown = run if scene is Scene.READY else None
+    mode, sentence = badge(shown, seen.runner, alive, seen.trail.paused, phases)
+    items, gone = (
+        items_of(seen.inventory, seen.first, seen.trail, plan, phases) if seen.inventory else ((), 0)
+    )
     read = seen.inventory if seen.inventory and seen.inventory.complete else None
     spend = sum(i.row.per_hour for i in items if i.row.per_hour) * HOURS_A_DAY if read else None
     refusal = seen.plan if isinstance(seen.plan, Refusal) and plan is None else None
@@ -268,104 +247,6 @@ def _holds(plan: Plan, line: ProjectLine | None, inventory: Inventory | None) ->
     return {}
 
 
-# -- the badge ------------------------------------------------------------------------------------------------------------
-
-
-def _mode(
-    seen: Seen, scene: Scene, run: Run | None, alive: bool, phases: tuple[PhaseView, ...]
-) -> tuple[Mode, str]:
-    if alive:
-        return Mode.LIVE, _live(seen.trail.paused, phases)
-    if seen.runner is not None:
-        return (
-            Mode.LIVE,
-            f"{seen.runner.command or 'another program'} holds the project, pid {seen.runner.pid}",
-        )
-    if run is None or scene is not Scene.READY:
-        return Mode.PLAN, "nothing changes until you confirm a phase"
-    by_stand = {s: [p for p in phases if p.stand is s] for s in Stand}
-    for stand, words in ((Stand.FAILED, "failed"), (Stand.UNKNOWN, "is not known")):
-        if by_stand[stand]:
-            return Mode.STOPPED, f"{_these(by_stand[stand])} {words}, nothing is running"
-    if not run.open and all(p.stand in FINISHED for p in phases):
-        return Mode.DONE, "nothing is left, receipt complete"
-    open_ = [p for p in phases if p.stand in (Stand.CONFIRM, Stand.READY)]
-    if not open_:
-        held = len(by_stand[Stand.HELD])
-        left = len(by_stand[Stand.LEFTOVERS])
-        parts = [f"{held} held" if held else "", f"{left} with leftovers" if left else ""]
-        return Mode.DONE, ", ".join(p for p in parts if p) or "nothing is left to do"
-    if not run.acted and not run.consents:
-        return Mode.PLAN, "nothing changes until you confirm a phase"
-    waiting = by_stand[Stand.CONFIRM]
-    return Mode.STOPPED, f"{_wait(waiting)}, nothing is running" if waiting else "nothing is running"
-
-
-def _live(paused: str, phases: tuple[PhaseView, ...]) -> str:
-    running = [p for p in phases if p.stand is Stand.RUNNING]
-    waiting = [p for p in phases if p.stand is Stand.CONFIRM]
-    parts = []
-    if paused:
-        parts.append(paused)
-    elif running:
-        parts.append(f"{_these(running)} {'is' if len(running) == 1 else 'are'} running")
-    if waiting:
-        parts.append(_wait(waiting))
-    return ", ".join(parts) or "the runner is at work"
-
-
-def _wait(phases: list[PhaseView]) -> str:
-    return f"{_these(phases)} {'waits' if len(phases) == 1 else 'wait'} for you"
-
-
-def _these(phases: list[PhaseView]) -> str:
-    numbers = [f"{p.number:02}" for p in phases]
-    if len(numbers) > 3:
-        return f"{len(numbers)} phases"
-    return numbers[0] if len(numbers) == 1 else f"{', '.join(numbers[:-1])} and {numbers[-1]}"
-
-
-# -- the inventory in the light of the run --------------------------------------------------------------------------------
-
-
-def _items(seen: Seen, plan: Plan | None, phases: tuple[PhaseView, ...]) -> tuple[tuple[Item, ...], int]:
-    """The rows that are still there, and how many that were there once are not."""
-    if seen.inventory is None:
-        return (), 0
-    at = moment(seen.inventory.at)
-    proven = _proven_since(seen.trail, at)
-    by_name = {p.name: p for p in phases}
-    steps = {s.key: s for p in phases for s in p.steps}
-    owner = {q.ref.id: steps.get(t.key) for _, t in plan.targets() for q in t.parts} if plan else {}
-    rows = [r for r in seen.inventory.rows if r.ref.id not in proven]
-    items = tuple(_item(r, by_name.get(r.phase), owner.get(r.ref.id)) for r in rows)
-    before = {r.ref.id for r in seen.first.rows} if seen.first else set()
-    return items, len(before - {r.ref.id for r in rows})
-
-
-def _proven_since(trail: Trail, at: datetime | None) -> set[str]:
-    """Ids that were seen gone, twice, after the inventory was read."""
-    found = set[str]()
-    for proof in trail.state.proofs.values():
-        for o in proof:
-            when = moment(o.at)
-            if isinstance(o.presence, Absent) and when and at and when > at:
-                found.add(o.ref.id)
-    return found
-
-
-def _item(row: Row, phase: PhaseView | None, step: Step | None) -> Item:
-    number = phase.number if phase else 0
-    if step is not None and step.stand in (Stand.FAILED, Stand.HELD, Stand.UNKNOWN):
-        word = {Stand.FAILED: "left", Stand.HELD: "held", Stand.UNKNOWN: "not known"}[step.stand]
-        return Item(row, step.stand, word, number)
-    if row.leaving or (step is not None and step.stand is Stand.RUNNING):
-        return Item(row, Stand.RUNNING, "deleting", number)
-    if phase is not None and phase.stand is Stand.HELD and phase.held != PROTECTED:
-        return Item(row, Stand.HELD, "held", number)
-    return Item(row, Stand.WAITS, row.state.replace("_", " ").lower() or "there", number)
-
-
 def _before(seen: Seen, run: Run | None) -> float | None:
     """The spend a day before the run; None when nobody measured it: an inventory from a run's middle is no beginning."""
     if seen.first is None or run is None:
@@ -386,38 +267,3 @@ def _run_view(run: Run, trail: Trail) -> RunView:
         retries=trail.retries,
         paused=trail.paused,
     )
-
-
-# -- the receipt ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptRow:
-    """One phase in the receipt's table, in targets."""
-
-    number: int
-    label: str
-    stand: Stand
-    planned: int
-    gone: int
-    held: int
-    left: int
-
-
-def receipt_rows(phases: tuple[PhaseView, ...]) -> tuple[ReceiptRow, ...]:
-    """The table of plan, gone, held, left; phases that have nothing to do are not in it."""
-    rows = []
-    for p in phases:
-        held = sum(s.stand is Stand.HELD for s in p.steps)
-        if p.total or p.stand is not Stand.NOTHING:
-            rows.append(
-                ReceiptRow(
-                    p.number, p.row.label, p.stand, p.total, p.settled, held, p.total - p.settled - held
-                )
-            )
-    return tuple(rows)
-
-
-def nouns(n: int, noun: str) -> str:
-    """`1 run`, `3 runs`."""
-    return f"{n} {noun if n == 1 else plural(noun)}"

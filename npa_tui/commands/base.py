@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import ClassVar, Literal, Protocol
 
 from engine.run.faces import ProjectLine
+from npa_tui.items import Item
 from npa_tui.phases import PhaseView
-from npa_tui.state import Item, View
+from npa_tui.state import View
 
 Pane = Literal["projects", "plan", "inventory", "receipt", "log"]
 PANES: tuple[Pane, ...] = ("projects", "plan", "inventory", "receipt", "log")

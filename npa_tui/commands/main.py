@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from engine.words.consent import Tier
+from npa_tui.badge import Mode
 from npa_tui.commands.base import Command, Group, Hands, Pane, Scope, Where
-from npa_tui.phases import PhaseView, next_to_confirm
+from npa_tui.phases import PROTECTED, PhaseView, next_to_confirm
 from npa_tui.stands import Stand
-from npa_tui.state import PROTECTED, Mode, Scene, View
+from npa_tui.state import Scene, View
 
 
 def cannot_open(phase: PhaseView | None, view: View) -> str:

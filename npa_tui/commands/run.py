@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from npa_tui.badge import Mode
 from npa_tui.commands.base import Command, Hands, Scope, Where
 from npa_tui.commands.main import Back, Filter
-from npa_tui.state import Mode
 
 
 def _not_running(at: Where) -> str:

@@ -7,12 +7,14 @@ from datetime import datetime
 from rich.text import Text
 
 from engine.words.consent import Tier
+from npa_tui.items import Item
 from npa_tui.phases import PhaseView
 from npa_tui.render.glyphs import SIGNS
 from npa_tui.render.ink import Ink, joined, lines
 from npa_tui.render.numbers import money, since
 from npa_tui.stands import Stand
-from npa_tui.state import Item, View, nouns
+from npa_tui.state import View
+from npa_tui.wording import nouns
 
 _QUESTION = {
     Tier.READS: "nothing, it only reads",

@@ -8,11 +8,11 @@ from datetime import datetime
 
 from rich.text import Text
 
-from npa_tui.phases import plural
+from npa_tui.items import Item
 from npa_tui.render.ink import Ink
 from npa_tui.render.numbers import amount, since
 from npa_tui.stands import Stand
-from npa_tui.state import Item
+from npa_tui.wording import plural
 
 NARROW_NAME = 25
 WITH_ID = 74

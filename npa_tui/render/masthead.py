@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from rich.text import Text
 
+from npa_tui.badge import Mode
 from npa_tui.render.ink import Ink, joined, lines
 from npa_tui.render.numbers import age, clock, elapsed, money, spend
-from npa_tui.state import Mode, Scene, View, nouns
+from npa_tui.state import Scene, View
+from npa_tui.wording import nouns
 
 NARROW = 100
 

@@ -6,7 +6,8 @@ from rich.text import Text
 
 from npa_tui.render.ink import Ink, hang, lines
 from npa_tui.stands import Stand
-from npa_tui.state import Scene, View, nouns
+from npa_tui.state import Scene, View
+from npa_tui.wording import nouns
 
 _MOST = 8
 """Sources listed one by one; those that failed come first."""

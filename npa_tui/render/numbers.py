@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from npa_tui.state import View, moment
+from npa_tui.moments import moment
+from npa_tui.state import View
 
 HOUR = 3600
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from engine.run.faces import ProjectLine
 from npa_tui.render.ink import Ink, lines
 from npa_tui.render.numbers import money
-from npa_tui.state import nouns
+from npa_tui.wording import nouns
 
 
 def project_rows(

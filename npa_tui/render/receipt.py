@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rich.text import Text
 
+from npa_tui.badge import Mode
+from npa_tui.phases import PhaseView
 from npa_tui.render.ink import Ink, hang, lines
 from npa_tui.render.numbers import day_and_clock, elapsed, money, spend
 from npa_tui.stands import Stand
-from npa_tui.state import Mode, ReceiptRow, View, receipt_rows
+from npa_tui.state import View
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptRow:
+    """One phase in the receipt's table, in targets."""
+
+    number: int
+    label: str
+    stand: Stand
+    planned: int
+    gone: int
+    held: int
+    left: int
+
+
+def receipt_rows(phases: tuple[PhaseView, ...]) -> tuple[ReceiptRow, ...]:
+    """The table of plan, gone, held, left; phases that have nothing to do are not in it."""
+    rows = []
+    for p in phases:
+        held = sum(s.stand is Stand.HELD for s in p.steps)
+        if p.total or p.stand is not Stand.NOTHING:
+            rows.append(
+                ReceiptRow(
+                    p.number, p.row.label, p.stand, p.total, p.settled, held, p.total - p.settled - held
+                )
+            )
+    return tuple(rows)
+
 
 _ELSEWHERE = ("Alias", "Region", "Run")
 """In the masthead, or of interest to machines: the document has them, the pane has no room for them."""

@@ -9,7 +9,8 @@ from npa_tui.phases import PhaseView, next_to_confirm
 from npa_tui.render.ink import Ink, lines
 from npa_tui.render.numbers import elapsed
 from npa_tui.stands import SETTLED, Stand
-from npa_tui.state import View, nouns
+from npa_tui.state import View
+from npa_tui.wording import nouns
 
 _COUNTS = (
     (Stand.DONE, "gone and checked"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 from rich.text import Text
 from textual.screen import Screen
 
 from npa_tui.commands import for_footer
 from npa_tui.commands.base import Scope
+from npa_tui.phases import PhaseView
 from npa_tui.render.ink import Ink, hang
 from npa_tui.render.masthead import masthead
 from npa_tui.state import View
@@ -15,6 +18,13 @@ from npa_tui.widgets.inked import console
 from npa_tui.widgets.prose import Bar, Prose
 
 LEAST = (60, 16)
+
+
+@runtime_checkable
+class Viewing(Protocol):
+    """A screen that follows the view."""
+
+    def show(self, view: View) -> None: ...
 
 
 class Framed(Screen[None]):
@@ -42,6 +52,20 @@ class Framed(Screen[None]):
         """Put the commands that can act now into the footer."""
         at = console(self).where()
         self.query_one(KeyBar).show_commands([c for c in for_footer(*scopes, Scope.APP) if not c.reason(at)])
+
+
+class AtWork(Framed):
+    """The run view, as far as the application needs to know it before it is opened for the first time."""
+
+    @property
+    def phase(self) -> PhaseView | None:
+        raise NotImplementedError
+
+    def start_filter(self) -> None:
+        raise NotImplementedError
+
+    def clear_filter(self) -> bool:
+        raise NotImplementedError
 
 
 def _too_small(ink: Ink, width: int, columns: int, rows: int) -> Text:

@@ -13,8 +13,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Button
 
 from npa_tui.render.ink import Ink, hang, lines
-from npa_tui.state import nouns
 from npa_tui.widgets.prose import Prose
+from npa_tui.wording import nouns
 
 Choice = Literal["stay", "leave", "stop"]
 

@@ -13,7 +13,9 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Input
 
 from engine.run.faces import ProjectLine
+from npa_tui.badge import Mode
 from npa_tui.commands.base import PANES, Pane, Scope
+from npa_tui.items import Item
 from npa_tui.phases import PhaseView
 from npa_tui.render.detail import item_detail, phase_detail
 from npa_tui.render.ink import Ink, lines
@@ -21,7 +23,7 @@ from npa_tui.render.notice import notice
 from npa_tui.render.plan import phase_row
 from npa_tui.render.receipt import receipt
 from npa_tui.screens.framed import Framed
-from npa_tui.state import Item, Mode, Scene, View
+from npa_tui.state import Scene, View
 from npa_tui.widgets.chrome import KeyBar, PaneTitle, ViewTabs
 from npa_tui.widgets.inked import bindings, console
 from npa_tui.widgets.inventory import InventoryList

@@ -14,7 +14,7 @@ from textual.widgets import Input
 from npa_tui.commands.base import Scope
 from npa_tui.phases import PhaseView
 from npa_tui.render.run import run_head, run_steps
-from npa_tui.screens.framed import Framed
+from npa_tui.screens.framed import AtWork
 from npa_tui.screens.main import Query
 from npa_tui.state import View
 from npa_tui.widgets.chrome import KeyBar, PaneTitle
@@ -24,7 +24,7 @@ from npa_tui.widgets.log import LogView
 from npa_tui.widgets.prose import Bar, Prose
 
 
-class RunScreen(Framed):
+class RunScreen(AtWork):
     """Leaving it stops nothing."""
 
     CSS_PATH = "run.tcss"

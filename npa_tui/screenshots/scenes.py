@@ -14,10 +14,10 @@ from textual.pilot import Pilot
 from engine.ledger.journal import read
 from engine.words.reasons import Reason, Refusal
 from npa_tui.app import Console
+from npa_tui.moments import moment
 from npa_tui.screens.confirm import ConfirmScreen
 from npa_tui.screenshots import world
 from npa_tui.screenshots.staged import StagedSource, Still
-from npa_tui.state import moment
 
 WIDE = (120, 36)
 NARROW = (80, 24)

@@ -10,9 +10,10 @@ from rich.text import Text
 from textual.binding import BindingType
 
 from npa_tui.commands.base import Scope
+from npa_tui.items import Item
 from npa_tui.render.ink import Ink
 from npa_tui.render.inventory import Head, Line, grouped, head_row, item_row, matching, plain_words
-from npa_tui.state import Item, View
+from npa_tui.state import View
 from npa_tui.widgets.inked import bindings
 from npa_tui.widgets.lines import Lines
 

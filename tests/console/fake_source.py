@@ -25,12 +25,12 @@ class FakeSource(StagedSource):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.looks: list[tuple[str, str]] = []
-        self.slow = 0.0
+        self.blocked = False
 
     async def preview(self, plan: Plan, phase: str) -> PhasePreview:
         self.looks.append((plan.digest, phase))
-        if self.slow:
-            await asyncio.sleep(self.slow)
+        while self.blocked:  # noqa: ASYNC110 - set from the thread of the test
+            await asyncio.sleep(0.01)
         return self.look(plan, phase)
 
     def requests(self) -> list[Request]:

@@ -10,6 +10,7 @@ from textual.widgets import Input
 
 from engine.ledger.events import Asked, Noted
 from engine.words.reasons import Reason, Refusal
+from npa_tui.badge import Mode
 from npa_tui.following import ORPHANED, PATIENCE
 from npa_tui.screens.confirm import ConfirmScreen
 from npa_tui.screens.help import HelpScreen
@@ -18,7 +19,7 @@ from npa_tui.screens.main import MainScreen
 from npa_tui.screens.run import RunScreen
 from npa_tui.screenshots import world
 from npa_tui.stands import Stand
-from npa_tui.state import Mode, Scene
+from npa_tui.state import Scene
 from npa_tui.widgets.inventory import InventoryList
 from npa_tui.widgets.log import LogView
 from npa_tui.widgets.plan import PlanTree
@@ -457,3 +458,21 @@ async def test_no_size_and_no_key_breaks_it(tmp_path: Path) -> None:
             await s.pilot.press("1", "4", "5", "3", "end", "tab")
         await s.settle()
         assert s.app.view.mode is Mode.LIVE
+
+
+async def test_what_a_provider_says_is_no_markup_and_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    def hostile(source: FakeSource) -> None:
+        rows = world.inventory().rows
+        source.there = replace(
+            world.inventory(), rows=(replace(rows[0], name="[red]x[/]\x1b[2Jy\u202ez"), *rows[1:])
+        )
+
+    async with session(tmp_path, hostile) as s:
+        assert "[red]x[/]\\x1b[2Jy\\x202ez" in s.text()
+        s.source.start_answer = Refusal(Reason.PREFLIGHT_FAILED, "[bold]no[/] quota [/x]", "npa list")
+        await s.press("x")
+        await s.wait(1)
+        await s.press("y")
+        assert "[bold]no[/] quota [/x]" in toasts(s)

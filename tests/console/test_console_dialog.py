@@ -50,12 +50,13 @@ async def test_nothing_opens_by_itself(tmp_path: Path) -> None:
 
 async def test_the_phase_is_looked_at_before_it_is_shown(tmp_path: Path) -> None:
     async with session(tmp_path) as s:
-        s.source.slow = 0.2
+        s.source.blocked = True
         await s.pilot.press("down", "enter")
         await s.pilot.pause(0.05)
         assert isinstance(s.app.screen, ConfirmScreen)
         assert "Looking at what is there" in s.text()
         assert go(s).disabled
+        s.source.blocked = False
         await s.settle()
         assert "agent-trainer-boot" in s.text()
         assert s.source.looks == [(world.PLAN.digest, "agents")]

@@ -15,6 +15,7 @@ from engine.run.narration import Line
 from engine.words.phases import ROWS
 from engine.words.presence import Ref
 from npa_tui import commands
+from npa_tui.moments import moment
 from npa_tui.phases import Circumstances, PhaseView, fold
 from npa_tui.question import Question
 from npa_tui.render import dialog
@@ -33,7 +34,7 @@ from npa_tui.render.projects import project_rows
 from npa_tui.render.receipt import markdown, receipt
 from npa_tui.screenshots import world
 from npa_tui.stands import Stand
-from npa_tui.state import Seen, View, moment, view
+from npa_tui.state import Seen, View, view
 from npa_tui.trail import Trail
 
 INK = Ink()

@@ -10,9 +10,11 @@ import pytest
 from engine.ledger.events import Closed
 from engine.run.faces import RunnerInfo
 from engine.words.reasons import Reason, Refusal
+from npa_tui.badge import Mode
+from npa_tui.moments import moment
 from npa_tui.screenshots import world
 from npa_tui.stands import Stand
-from npa_tui.state import Mode, Scene, Seen, moment, view
+from npa_tui.state import Scene, Seen, view
 from npa_tui.trail import Trail
 
 NOW = moment(world.NOW)
