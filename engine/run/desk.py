@@ -45,7 +45,10 @@ class Desk:
         index = load_project_index(self._roots)
         lines: list[ProjectLine] = []
         for record in stores.config.projects if stores.config else ():
-            states = fold(stores.receipts.events_of(record.project_id)) if record.project_id else {}
+            # What a run that is under way has not settled yet is not left behind by anybody.
+            running = bool(record.project_id) and self.runner_alive(record.project_id) is not None
+            known_id = record.project_id and not running
+            states = fold(stores.receipts.events_of(record.project_id)) if known_id else {}
             problem = "" if record.project_id else "no project id"
             lines.append(
                 ProjectLine(

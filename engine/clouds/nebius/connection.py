@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 DEADLINE = 20.0
 """Nominal seconds for one call with all its attempts."""
-SHORTEST = 2.0
+SHORTEST = 8.0
 """Real seconds that a call is given at least, whatever the time scale: the far side does not run faster."""
 ATTEMPTS = 3
 CLOSING = 5.0
