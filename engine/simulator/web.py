@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypedDict
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 Render = Callable[[Fault, web.Request], web.StreamResponse]
 
-_ENTRY = "served"
 _LOOK = 0.05
 """Seconds between two looks at whether the client of a hanging request is still there."""
 
@@ -40,10 +40,12 @@ class Served(TypedDict):
     principal: str
 
 
-def served(request: web.Request) -> Served:
-    """The log's entry of a guarded request."""
-    entry: Served = request[_ENTRY]
-    return entry
+_CURRENT: ContextVar[Served] = ContextVar("served")
+
+
+def served() -> Served:
+    """The log's entry of the guarded request that is being handled."""
+    return _CURRENT.get()
 
 
 def guarded(
@@ -66,21 +68,26 @@ def guarded(
             "service": service, "call": call, "subject": subject, "at": datetime.now(UTC).isoformat(),
             "code": "", "key": "", "principal": "",
         }  # fmt: skip
-        request[_ENTRY] = entry
+        _CURRENT.set(entry)
         log.append(entry)
         if not alive():
-            return _closed(request, "closed")
+            entry["code"] = "closed"
+            return _closed(request)
         fault = await timetable.meet(service, call, subject)
         if fault is None:
-            answer = await handler(request)
+            try:
+                answer = await handler(request)
+            except web.HTTPException as other:
+                entry["code"] = str(other.status)
+                raise
             entry["code"] = str(answer.status)
             return answer
-        if fault.kind == "status":
-            entry["code"] = "fault:status"
-            return render(fault, request)
-        if fault.kind == "hang":
-            await _hang(timetable, fault, request)
-        return _closed(request, f"fault:{fault.kind}")
+        try:
+            if fault.kind == "hang":
+                await _hang(timetable, fault, request)
+        finally:
+            entry["code"] = f"fault:{fault.kind}"
+        return render(fault, request) if fault.kind == "status" else _closed(request)
 
     return middle
 
@@ -90,9 +97,8 @@ def retry_after(fault: Fault) -> dict[str, str]:
     return {} if fault.retry_after is None else {"Retry-After": f"{fault.retry_after:g}"}
 
 
-def _closed(request: web.Request, code: str) -> web.StreamResponse:
+def _closed(request: web.Request) -> web.StreamResponse:
     """Close the connection without an answer. The response goes nowhere; a handler has to return one."""
-    served(request)["code"] = code
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=500)

@@ -67,7 +67,7 @@ class Api:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         known = token in self._tokens
-        served(request)["principal"] = USER if known else ANONYMOUS
+        served()["principal"] = USER if known else ANONYMOUS
         try:
             if not known:
                 raise Failed(401, "Unauthorized")

@@ -81,14 +81,15 @@ class ObjectStore:
             client_max_size=256 << 20,
             middlewares=[guarded("s3", self._timetable, self.log, _render, _call_of)],
         )
-        app.router.add_route("*", "/{tail:.*}", self._serve)
+        # Keys may hold line ends, which a dot does not match.
+        app.router.add_route("*", r"/{tail:[\s\S]*}", self._serve)
         return app
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         asked, body = Asked(request), await request.read()
         try:
             signed = Signed(asked.method, asked.raw_path, asked.raw_query, asked.headers, body)
-            served(request)["principal"] = signer(signed, self.keys, datetime.now(UTC))
+            served()["principal"] = signer(signed, self.keys, datetime.now(UTC))
             answer = self._answer(asked, plain_body(asked.headers, body))
         except S3Error as no:
             answer = no.answer(head=asked.method == "HEAD", headers=_marker_headers(no))

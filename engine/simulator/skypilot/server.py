@@ -146,7 +146,7 @@ class SkyServer:
         name, verb = self._verbs[request.path]
         body: Body = await request.json()
         who = body.get("env_vars") or {}
-        served(request)["principal"] = str(who.get("SKYPILOT_USER", ""))
+        served()["principal"] = str(who.get("SKYPILOT_USER", ""))
         made = self._remember(Request(name, str(who.get("SKYPILOT_USER_ID", ""))))
         made.task = asyncio.get_running_loop().create_task(_carry_out(made, verb, body))
         return _json(None, request, headers={"X-Skypilot-Request-ID": made.id})
