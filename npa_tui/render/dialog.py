@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.text import Text
 
 from engine.words.consent import Tier
@@ -11,9 +13,8 @@ from npa_tui.render.numbers import clock_of
 from npa_tui.stands import Stand
 from npa_tui.state import View
 
-NAME = 23
-ID = 31
-STATE = 10
+NAME = 20
+"""Cells that the names have at least, so that short lists look alike."""
 
 
 def head(question: Question, ink: Ink, width: int) -> Text:
@@ -64,42 +65,53 @@ def title(question: Question) -> str:
         question.row.verb, "deleted"
     )
     more = len(question.things)
-    return f"Will be {done}" + (f", {more} in all" if more > 8 else "")
+    return f"Will be {done}" + (f", {more} in all   pgup pgdn" if more > 8 else "")
 
 
 def things(question: Question, ink: Ink, width: int) -> Text:
-    """Every item: name, immutable id, state, kind. What does not fit side by side goes below itself."""
-    if not question.things:
+    """Every item: name, immutable id, state, kind. Side by side where all of them fit, else with the id under the name."""
+    found = question.things
+    if not found:
         return Text(
             "nothing: no part of it is there any more" if question.gone else "nothing", style=ink.muted
         )
-    return lines(row for thing in question.things for row in _thing_rows(thing, ink, width))
-
-
-def _thing_rows(thing: Thing, ink: Ink, width: int) -> list[Text]:
-    name = Text.assemble("  " if thing.within else "", (thing.name, ink.text))
-    id_, rest = (
-        Text(thing.id, style=ink.muted),
-        Text.assemble((f"{thing.state:<{STATE}} ", ink.text), (thing.kind, ink.muted)),
-    )
-    if name.cell_len <= NAME and id_.cell_len <= ID and NAME + ID + 2 + rest.cell_len <= width:
-        return [
-            Text.assemble(name, " " * (NAME + 1 - name.cell_len), id_, " " * (ID + 1 - id_.cell_len), rest)
-        ]
-    if name.cell_len + 1 + id_.cell_len <= width:
-        first = Text.assemble(name, " " * max(1, NAME + 1 - name.cell_len), id_)
-        if first.cell_len + 1 + rest.cell_len <= width:
-            return (
-                [Text.assemble(first, " " * max(1, NAME + ID + 2 - first.cell_len), rest)]
-                if (NAME + ID + 2 + rest.cell_len <= width)
-                else [Text.assemble(first, " ", rest)]
+    name, id_, state, kind = (max(NAME, _widest(_label(t) for t in found)), _widest(_id(t) for t in found),
+                              _widest(t.state for t in found), _widest(t.kind for t in found))  # fmt: skip
+    if name + id_ + state + kind + 4 <= width:
+        return lines(
+            Text.assemble(
+                (f"{_label(t):<{name}} ", ink.text), (f"{_id(t):<{id_}}  ", ink.muted), (f"{t.state:<{state}} ", ink.text),
+                (t.kind, ink.muted),
             )
-        return (
-            [first, Text.assemble("  ", rest)]
-            if first.cell_len <= width
-            else [name, Text.assemble("  ", id_), rest]
-        )
-    return [hang(name, width, 2), hang(Text.assemble("    ", id_), width, 4), Text.assemble("    ", rest)]
+            for t in found
+        )  # fmt: skip
+    return lines(row for t in found for row in _stacked(t, state, kind, ink, width))
+
+
+def _label(thing: Thing) -> str:
+    return ("  " if thing.within else "") + thing.name
+
+
+def _id(thing: Thing) -> str:
+    """The id, unless the name says the same: a path is its own id."""
+    return "" if thing.id == thing.name else thing.id
+
+
+def _widest(texts: Iterable[str]) -> int:
+    return max((len(t) for t in texts), default=0)
+
+
+def _stacked(thing: Thing, state: int, kind: int, ink: Ink, width: int) -> list[Text]:
+    """Name with state and kind, and below them the id; what is too long for that wraps."""
+    indent = 2 if thing.within else 0
+    name = Text(_label(thing), style=ink.text)
+    rest = Text.assemble((f"{thing.state:<{state}} ", ink.text), (f"{thing.kind:<{kind}}", ink.muted))
+    if name.cell_len + 2 + rest.cell_len <= width:
+        rows = [Text.assemble(name, " " * (width - name.cell_len - rest.cell_len), rest)]
+    else:
+        rows = [hang(name, width, indent), Text.assemble(" " * (indent + 2), rest)]
+    below = Text.assemble(" " * (indent + 2), (_id(thing), ink.muted))
+    return [*rows, hang(below, width, indent + 2)] if _id(thing) else rows
 
 
 def touches(question: Question, view: View, changed: tuple[str, ...], ink: Ink, width: int) -> Text:
