@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from engine.simulator.kubernetes.kinds import Doc, Kind
 from engine.simulator.kubernetes.status import Failed
@@ -15,6 +16,14 @@ FIELDS = {
     "namespaces": frozenset({"status.phase"}),
 }
 """Fields that can be selected by, beside name and namespace."""
+
+
+class FieldTerm(NamedTuple):
+    """A field, whether it has to equal the value or not, and the value."""
+
+    path: str
+    equal: bool
+    value: str
 
 
 def by_labels(labels: Mapping[str, str], selector: str) -> bool:
@@ -57,15 +66,20 @@ def _expression(labels: Mapping[str, str], expression: Doc) -> bool:
             return value is None
 
 
-def by_fields(doc: Doc, kind: Kind, selector: str) -> bool:
+def field_terms(kind: Kind, selector: str) -> list[FieldTerm]:
     """Terms `a.b=c`, `a.b==c` and `a.b!=c`. Raises `Failed` for a field that cannot be selected by."""
+    terms = []
     for term in (t.strip() for t in selector.split(",") if t.strip()):
         path, operator, value = term.replace("==", "=").partition("!=" if "!=" in term else "=")
         if path not in ("metadata.name", "metadata.namespace", *FIELDS.get(kind.plural, ())):
             raise Failed(400, f'Unable to find "{kind.plural}": field label not supported: {path}')
-        if (_field(doc, path) == value) == (operator == "!="):
-            return False
-    return True
+        terms.append(FieldTerm(path, operator == "=", value))
+    return terms
+
+
+def by_fields(doc: Doc, terms: Sequence[FieldTerm]) -> bool:
+    """All of the terms hold."""
+    return all((_field(doc, t.path) == t.value) == t.equal for t in terms)
 
 
 def _field(doc: Doc, path: str) -> str:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from engine.simulator.faults import Fault, Timetable
-from engine.simulator.kubernetes import budgets, kinds, selectors, status
-from engine.simulator.kubernetes.kinds import BUDGETS, NAMESPACES, PODS, REVIEWS, Doc, Kind
+from engine.simulator.kubernetes import budgets, kinds, objects, selectors, status
+from engine.simulator.kubernetes.kinds import BUDGETS, NAMESPACES, OWNERS, PODS, REVIEWS, Doc, Kind
 from engine.simulator.kubernetes.objects import VERSION
 from engine.simulator.kubernetes.state import State
 from engine.simulator.kubernetes.status import Failed
@@ -139,11 +139,12 @@ class Api:
         query = request.query
         if query.get("watch", "").lower() in ("true", "1"):
             raise Failed(405, "this server does not serve watches")
+        terms = selectors.field_terms(t.kind, query.get("fieldSelector", ""))
         rows = [
             d
             for d in self._state.rows(t.kind, t.namespace)
             if selectors.by_labels(d["metadata"].get("labels") or {}, query.get("labelSelector", ""))
-            and selectors.by_fields(d, t.kind, query.get("fieldSelector", ""))
+            and selectors.by_fields(d, terms)
         ]
         if token := query.get("continue"):
             after = _from_token(token)
@@ -163,8 +164,8 @@ class Api:
         if t.kind.namespaced:
             meta.setdefault("namespace", t.namespace)
         self._check_new(t, body, meta)
-        state = {"phase": "Pending", "conditions": []} if t.kind is PODS else {}
-        made: Doc = {"metadata": meta, "spec": body.get("spec") or {}, "status": state}
+        made: Doc = {"metadata": meta, "spec": body.get("spec") or {}, "status": {}}
+        made["status"] = _first_status(t.kind, made)
         if dry:
             made = {"apiVersion": t.kind.api_version, "kind": t.kind.name, **made}
         else:
@@ -244,6 +245,15 @@ def _target(group: str, rest: list[str]) -> Target:
     if kind.namespaced != bool(namespace) and not everywhere:
         raise status.unknown_resource()
     return Target(kind, namespace, *[*rest[1:], "", ""][:2])
+
+
+def _first_status(kind: Kind, doc: Doc) -> Doc:
+    """The status of a new object that no controller has seen yet."""
+    if kind is PODS:
+        return objects.pod_status("Pending", ready=False, scheduled=False)
+    if kind is BUDGETS:
+        return budgets.status(doc, [], 0, observed=0)
+    return objects.owner_status(kind.name, 0, 0) if kind.name in OWNERS else {}
 
 
 def _precondition(t: Target, found: Doc, wanted: Doc) -> None:
