@@ -5,28 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine import settings as environment
 from engine.clock import Clock
-from engine.home.leases import read_lease
-from engine.home.project_index import load_project_index
-from engine.home.receipt_fold import fold, unresolved
-from engine.home.receipts import receipt_path
 from engine.home.roots import roots
-from engine.home.stores import read_stores
-from engine.inventory.gather import gather
-from engine.inventory.model import Inventory, SourceReport
-from engine.ledger.journal import load
-from engine.run import detached
-from engine.run import session as sessions
 from engine.run.faces import Account, ProjectLine, RunnerInfo
-from engine.run.preview import PhasePreview, preview
-from engine.run.selection import Selection
-from engine.run.session import Session, open_session
-from engine.words.plans import Plan
-from engine.words.presence import Unknown
 from engine.words.reasons import Refusal, Refused
 from engine.words.trouble import Trouble
+
+if TYPE_CHECKING:
+    from engine.inventory.model import Inventory, SourceReport
+    from engine.run.preview import PhasePreview
+    from engine.run.session import Session
+    from engine.words.plans import Plan
+    from engine.words.presence import Unknown
+
+# Readers and clients are imported where they are first asked: on the console's reading thread, when its first frame is painted.
 
 
 class Desk:
@@ -41,6 +36,10 @@ class Desk:
 
     def projects(self) -> tuple[ProjectLine, ...]:
         """The aliases of this machine, then forgotten ones that something is unresolved of."""
+        from engine.home.project_index import load_project_index
+        from engine.home.receipt_fold import fold, unresolved
+        from engine.home.stores import read_stores
+
         stores = read_stores(self._roots)
         index = load_project_index(self._roots)
         lines: list[ProjectLine] = []
@@ -82,12 +81,19 @@ class Desk:
         return session.plan
 
     def journal_path(self, project_id: str) -> Path:
-        return sessions.journal_path(self._roots, project_id)
+        from engine.run.session import journal_path
+
+        return journal_path(self._roots, project_id)
 
     def inbox(self, project_id: str) -> Path:
-        return sessions.inbox(self._roots, project_id)
+        from engine.run.session import inbox
+
+        return inbox(self._roots, project_id)
 
     def receipt_path(self, project_id: str) -> Path | None:
+        from engine.home.receipts import receipt_path
+        from engine.ledger.journal import load
+
         newest = load(self.journal_path(project_id)).newest
         if newest is None or not newest.receipt_id:
             return None
@@ -95,6 +101,9 @@ class Desk:
         return path if path.exists() else None
 
     def runner_alive(self, project_id: str) -> RunnerInfo | None:
+        from engine.home.leases import read_lease
+        from engine.ledger.journal import load
+
         lease = read_lease(self._roots, project_id)
         if lease is None or lease.released or not lease.holder_alive:
             return None
@@ -103,6 +112,8 @@ class Desk:
         return RunnerInfo(lease.owner_pid, lease.acquired_at, lease.command, run)
 
     async def inventory(self, project: str, on_source: Callable[[SourceReport], None]) -> Inventory:
+        from engine.inventory.gather import gather
+
         session = self._sessions.get(project) or self._open(project)
         others = session.clients.readers()
         return await gather(
@@ -115,6 +126,8 @@ class Desk:
         )
 
     async def preview(self, plan: Plan, phase: str) -> PhasePreview:
+        from engine.run.preview import preview
+
         project = plan.identity.alias or plan.identity.project_id
         session = self._sessions.get(project) or self._open(project)
         return await preview(plan, phase, session.phases, self._clock.now())
@@ -130,6 +143,8 @@ class Desk:
         return Account(who.name, who.id, session.identity.tenant_id, who.profile, who.expires_at)
 
     def start(self, plan: Plan, *, delete_project: bool) -> str | Refusal:
+        from engine.run import detached
+
         arguments = [
             "destroy",
             "--project",
@@ -144,6 +159,9 @@ class Desk:
 
     def _open(self, project: str) -> Session:
         """A session with fresh records; its clients are the project's, so that connections are kept."""
+        from engine.run.selection import Selection
+        from engine.run.session import open_session
+
         session = open_session(Selection(project), settings=self._settings)
         before = self._sessions.get(project)
         if before is not None:
