@@ -7,6 +7,8 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from engine.run.protection import config_file
+
 APP = "npa-tui"
 
 
@@ -14,15 +16,6 @@ def state_folder() -> Path:
     from platformdirs import user_state_path
 
     return user_state_path(APP)
-
-
-def config_file(environ: Mapping[str, str]) -> Path:
-    """`$NPA_TUI_CONFIG`, else `config.toml` in the platform's configuration folder."""
-    if given := environ.get("NPA_TUI_CONFIG"):
-        return Path(given)
-    from platformdirs import user_config_path
-
-    return user_config_path(APP) / "config.toml"
 
 
 def keymap(environ: Mapping[str, str]) -> dict[str, str]:

@@ -134,9 +134,14 @@ def _note_labels(session: Session, output: Output) -> None:
 
 
 def _plan(session: Session, args: argparse.Namespace, output: Output) -> int:
+    from engine.run.protection import protected
+
     plan, keep = session.plan, frozenset(args.keep)
+    names = {session.identity.project_id, session.identity.alias, *session.records.aliases}
+    held = bool(names & protected(session.settings.environ))
     if output.mode != "text":
         document = plan_document(plan, kept=keep)
+        document["protected"] = held
         document["resumes"] = session.resumes
         document["operation_id"] = session.operation_id
         document["problems"] = [str(p) for p in session.records.problems]
@@ -164,6 +169,9 @@ def _plan(session: Session, args: argparse.Namespace, output: Output) -> int:
             output.line("   nothing to do" if not phase.unread else "")
         for unread in phase.unread:
             output.line(f"   could not be read: {visible(unread)}")
+    if held:
+        output.line("\nThe project is protected: every phase is held, and nothing of it is run.")
+        return 0
     output.line("\nNothing was changed. To carry out exactly this plan:")
     output.line(f"  {commandlines.destroy(who)} --plan {plan.digest}")
     return 0

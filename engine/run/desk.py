@@ -39,8 +39,15 @@ class Desk:
         from engine.home.project_index import load_project_index
         from engine.home.receipt_fold import fold, unresolved
         from engine.home.stores import read_stores
+        from engine.run.protection import protected
 
         stores = read_stores(self._roots)
+        try:
+            held = protected(self._settings.environ)
+        except Refused:  # no telling which: the runner refuses them all
+            held = frozenset(
+                x for p in (stores.config.projects if stores.config else ()) for x in (p.alias, p.project_id)
+            )
         index = load_project_index(self._roots)
         lines: list[ProjectLine] = []
         for record in stores.config.projects if stores.config else ():
@@ -55,6 +62,7 @@ class Desk:
                     record.project_id,
                     record.region,
                     record.tenant_id,
+                    protected=bool({record.alias, record.project_id} & held),
                     unresolved=len(unresolved(states.values())),
                     problem=problem,
                 )

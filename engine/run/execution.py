@@ -96,6 +96,7 @@ async def execute(
                 "npa destroy --project " + (session.identity.alias or session.identity.project_id) + " --all",
             )
         )
+    preflight.unprotected(session)
     await preflight.local(session)
     await preflight.login(session)
     with held(session.roots, session.identity, session.records.operations, terms.abandon):

@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from engine.run.protection import config_file, protected
 from engine.run.session import Session
 from engine.words import commandlines
 from engine.words.presence import Cause
@@ -14,6 +15,19 @@ from engine.words.trouble import Trouble
 
 LEAST_FREE = 16 << 20
 """Bytes that journal and receipts may need; a run must not find the disk full half-way."""
+
+
+def unprotected(session: Session) -> None:
+    """Raises `Refused` for a project that somebody has set aside, under any of its names."""
+    names = {session.identity.project_id, session.identity.alias, *session.records.aliases}
+    if held := sorted(names & protected(session.settings.environ)):
+        raise Refused(
+            Refusal(
+                Reason.PROTECTED,
+                f"{held[0]} is protected: its plan is shown and nothing of it is run",
+                f"take {held[0]} out of `protected` in {config_file(session.settings.environ)}",
+            )
+        )
 
 
 async def local(session: Session) -> None:

@@ -145,3 +145,20 @@ def test_the_version_loads_almost_nothing(sim: simulated.Simulation) -> None:
     )  # fmt: skip
     loaded = {name.partition(".")[0] for name in done.stderr.split()}
     assert not loaded & {"pydantic", "yaml", "nebius", "textual", "rich", "asyncio"}
+
+
+@pytest.mark.parametrize("by", ["alias", "id"])
+def test_a_protected_project_is_shown_and_never_torn_down(
+    sim: simulated.Simulation, tmp_path: Path, by: str
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(f'protected = ["{sim.alias if by == "alias" else sim.project}"]\n')
+    plan = sim.npa("destroy", "--project", sim.alias, "--all", "--json", NPA_TUI_CONFIG=str(path))
+    assert (plan.code, plan.document["protected"]) == (0, True)
+    run = sim.npa("destroy", "--project", sim.alias, "--all", "--yes", "--json", NPA_TUI_CONFIG=str(path))
+    assert (run.code, run.document["reason_code"], run.document["mutated"]) == (1, "protected", False)
+    assert sim.changes() == []
+    path.write_text("protected = [unclosed")
+    broken = sim.npa("destroy", "--project", sim.alias, "--all", "--yes", "--json", NPA_TUI_CONFIG=str(path))
+    assert (broken.code, broken.document["reason_code"]) == (1, "record_unreadable")
+    assert sim.changes() == []
