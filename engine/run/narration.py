@@ -113,6 +113,11 @@ def _say(entry: Entry, state: State) -> tuple[str, str, str] | None:
             return "done", name(t), f"seen gone twice, {len(proof) // 2} of {len(proof) // 2} parts"
         case Settled(outcome=o):
             level, words = _VERDICT_WORDS[o.verdict]
+            looks = plan.phase(o.target.partition("/")[0]) if plan else None
+            if looks and looks.wants == "look":
+                words = {Verdict.DONE: "looked at, nothing unexplained", Verdict.LEFT: "not clean"}.get(
+                    o.verdict, words
+                )
             if o.verdict is Verdict.DONE and o.residue:
                 level, words = "warn", f"{words}; left on this machine: {o.residue}"
             return level, name(o.target), f"{words}: {o.detail}" if o.detail else words

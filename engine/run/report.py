@@ -138,7 +138,7 @@ def run_document(
 def _ran(plan: Plan, phase: PhasePlan, state: State, run: Run) -> Document:
     ended = run.phases.get(phase.phase)
     status = ended.status if ended else Status.CANCELLED
-    targets = [_outcome(plan, t, state, run.outcomes.get(t.key)) for t in phase.targets]
+    targets = [_outcome(phase, t, state, run.outcomes.get(t.key)) for t in phase.targets]
     commands = [c for t in phase.targets if (c := commandlines.for_target(plan.identity, t))]
     recovery = [] if status is Status.COMPLETED else [commandlines.destroy(plan.identity).split()]
     began, finished = run.began.get(phase.phase, ""), run.finished.get(phase.phase, "")
@@ -171,14 +171,14 @@ def _ran(plan: Plan, phase: PhasePlan, state: State, run: Run) -> Document:
     }
 
 
-def _outcome(plan: Plan, target: Target, state: State, outcome: Outcome | None) -> Document:
+def _outcome(phase: PhasePlan, target: Target, state: State, outcome: Outcome | None) -> Document:
     proof = state.proofs.get(target.key, ())
     found = tuple(p for p in state.found.get(target.key, ()) if all(p.ref != q.ref for q in target.parts))
     return {
         "key": target.key,
         "name": target.name,
         "verdict": str(outcome.verdict) if outcome else "",
-        "result": result_word(outcome) if outcome else "",
+        "result": result_word(outcome, looks_only=phase.wants == "look") if outcome else "",
         "acted": bool(outcome and outcome.acted),
         "reason_code": str(outcome.reason) if outcome and outcome.reason else "",
         "message": outcome.detail if outcome else "",

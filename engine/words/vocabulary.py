@@ -63,9 +63,11 @@ def terminal_state(phase: str, outcome: Outcome) -> str:
             return "in_progress"
 
 
-def result_word(outcome: Outcome) -> str:
-    """The `result` of one target in JSON."""
+def result_word(outcome: Outcome, *, looks_only: bool = False) -> str:
+    """The `result` of one target in JSON. `looks_only`: its phase removes nothing, so that its end says nothing of absence."""
     match outcome.verdict:
+        case Verdict.DONE if looks_only:
+            return "verified"
         case Verdict.DONE:
             return "verified_deleted" if outcome.acted else "already_absent"
         case Verdict.LEFT | Verdict.STOPPED:
