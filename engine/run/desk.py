@@ -11,7 +11,7 @@ from engine import settings as environment
 from engine.clock import Clock
 from engine.home.roots import roots
 from engine.run.faces import Account, ProjectLine, RunnerInfo
-from engine.words.reasons import Refusal, Refused
+from engine.words.reasons import Reason, Refusal, Refused
 from engine.words.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -82,6 +82,12 @@ class Desk:
         return tuple(lines)
 
     def plan(self, project: str, *, delete_project: bool = False) -> Plan | Refusal:
+        if delete_project:
+            return Refusal(
+                Reason.USAGE,
+                "registries, network and the project itself are not removed by this version; the final audit lists them",
+                f"npa destroy --project {project} --all",
+            )
         try:
             session = self._open(project)
         except Refused as refused:
