@@ -35,7 +35,8 @@ async def local(session: Session) -> None:
     for folder in (session.roots.ours, session.roots.receipts, session.roots.operations):
         _writable(folder)
     if any(
-        p.phase == "clusters" and any(t.detail.get("terraform_dir") for t in p.targets)
+        p.phase == "clusters"
+        and any(t.detail.get("terraform_dir") and t.key not in session.state.proofs for t in p.targets)
         for p in session.plan.phases
     ):
         try:
