@@ -256,6 +256,13 @@ def test_finalizers_hold_a_pod_until_they_are_gone() -> None:
         assert c.pods() == []
 
 
+def test_a_pod_without_finalizers_still_needs_its_time() -> None:
+    with running(time_scale=100, pods=[app_pod("a", finalizers=["example.com/hold"])]) as c:
+        c.core.delete_namespaced_pod("a", "app")
+        c.core.patch_namespaced_pod("a", "app", {"metadata": {"finalizers": None}})
+        assert c.cluster.describe()["terminating"] == ["app/a"]
+
+
 def test_preconditions_are_checked() -> None:
     with running(pods=[app_pod("a")], budgets=[BudgetSpec(name="b", namespace="app")]) as c:
         uid, version = c.pod("a").metadata.uid, c.pod("a").metadata.resource_version
@@ -378,6 +385,8 @@ EVICTIONS: list[tuple[str, dict[str, Any], list[dict[str, Any]], int | None]] = 
     ("no budget", {}, [], None),
     ("blocked", {}, [{"min_available": 1}], 429),
     ("a budget without a selector covers nothing", {}, [{"min_available": 1, "selector": None}], None),
+    ("a budget of others", {}, [{"min_available": 1, "selector": {"app": "db"}}], None),
+    ("a budget of others too", {}, [{"min_available": 1, "selector": {**WEB, "tier": "x"}}], None),
     ("an empty selector covers all", {}, [{"min_available": 1, "selector": {}}], 429),
     ("two budgets", {}, [{"min_available": 0}, {"min_available": 0}], 500),
     ("two budgets, pending", {"phase": "Pending"}, [{"min_available": 1}, {"min_available": 1}], None),
@@ -409,6 +418,22 @@ def test_the_servers_decision_on_an_eviction(
             assert "more than one PodDisruptionBudget" in document["message"]
         assert c.pod("a").metadata.deletion_timestamp is None
         assert refused(lambda: c.evict("a", dry_run="All"))[0] == status, "a dry run tells the same"
+
+
+@pytest.mark.parametrize(
+    ("expression", "covered"),
+    [
+        ({"key": "app", "operator": "In", "values": ["web", "db"]}, True),
+        ({"key": "app", "operator": "NotIn", "values": ["web"]}, False),
+        ({"key": "app", "operator": "Exists"}, True),
+        ({"key": "app", "operator": "DoesNotExist"}, False),
+    ],
+)
+def test_budgets_may_select_by_expressions(expression: dict[str, Any], covered: bool) -> None:
+    with running(pods=[app_pod("a")]) as c:
+        spec = {"minAvailable": 1, "selector": {"matchExpressions": [expression]}}
+        c.policy.create_namespaced_pod_disruption_budget("app", {"metadata": {"name": "b"}, "spec": spec})
+        assert c.budget("b").status.expected_pods == covered
 
 
 def test_a_pod_that_is_not_ready_may_go_where_enough_are_healthy() -> None:

@@ -254,6 +254,14 @@ def test_a_job_ends_by_itself_and_takes_its_worker_along() -> None:
         wait_for(lambda: w.pods() == [f"default/{ON_CLOUD}-head"])
 
 
+def test_what_is_over_stays_so() -> None:
+    with world({"job_id": 1, "notice_seconds": 0, "cancel_seconds": 4, "ends_after": 2}) as w:
+        w.cancel(1)
+        wait_for(lambda: w.jobs()[1] == "SUCCEEDED")
+        time.sleep(0.2)
+        assert w.jobs()[1] == "SUCCEEDED"
+
+
 # -- the controller ---------------------------------------------------------------------------------------------------
 
 
