@@ -5,12 +5,18 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
+import os
 import random
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -170,6 +176,64 @@ def test_a_lock_file_is_written_once_and_by_a_condition(s3: Store) -> None:
     with pytest.raises(ClientError) as stale:
         c.put_object(Bucket=b, Key="s.tflock", Body=b"{2}", IfMatch=etag)
     assert code_of(stale) == "PreconditionFailed"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("terraform"), reason="Terraform is not installed")
+def test_terraform_keeps_its_state_here_and_locks_it(s3: Store, tmp_path: Path) -> None:
+    b = s3.bucket("tf", versioning=True)
+    (tmp_path / "main.tf").write_text(
+        f"""
+        terraform {{
+          backend "s3" {{
+            bucket = "{b}"
+            key = "a/terraform.tfstate"
+            region = "{REGION}"
+            endpoints = {{ s3 = "{s3.site.at}" }}
+            use_path_style = true
+            use_lockfile = true
+            skip_credentials_validation = true
+            skip_requesting_account_id = true
+            skip_metadata_api_check = true
+            skip_region_validation = true
+          }}
+        }}
+        resource "terraform_data" "one" {{ input = "x" }}
+        """
+    )
+    kept = {k: v for k, v in os.environ.items() if k in ("PATH", "TMPDIR")}
+    env = {
+        **kept, "HOME": str(tmp_path), "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_MAX_ATTEMPTS": "1",
+        "CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "NO_PROXY": "*",
+    }  # fmt: skip
+
+    def terraform(*args: str) -> tuple[int, str]:
+        done = subprocess.run(
+            ["terraform", *args], cwd=tmp_path, env=env, capture_output=True, timeout=60, check=False
+        )
+        return done.returncode, (done.stdout + done.stderr).decode()
+
+    assert terraform("init", "-input=false")[0] == 0
+    assert terraform("apply", "-auto-approve", "-input=false") == (0, mock.ANY)
+    state = json.loads(s3.client.get_object(Bucket=b, Key="a/terraform.tfstate")["Body"].read())
+    assert [r["type"] for r in state["resources"]] == ["terraform_data"]
+    assert s3.store.usage(b).objects == 1, "the lock is gone"
+    held = {
+        "ID": "0",
+        "Operation": "apply",
+        "Info": "",
+        "Who": "another",
+        "Version": "1",
+        "Created": "2026-11-20T08:00:00Z",
+    }
+    s3.client.put_object(
+        Bucket=b, Key="a/terraform.tfstate.tflock", Body=json.dumps({**held, "Path": ""}).encode()
+    )
+    code, out = terraform("destroy", "-auto-approve", "-input=false")
+    assert code == 1
+    assert "PreconditionFailed" in out
+    s3.client.delete_object(Bucket=b, Key="a/terraform.tfstate.tflock")
+    assert terraform("destroy", "-auto-approve", "-input=false") == (0, mock.ANY)
 
 
 def test_retention_holds_versions_and_yields_to_a_bypass_only_under_governance(s3: Store) -> None:
