@@ -103,9 +103,12 @@ def test_a_closed_stdout_changes_no_exit_code(sim: simulated.Simulation) -> None
 def test_a_linked_state_folder_is_refused_before_anything_is_asked_for(tmp_path: Path, folder: str) -> None:
     with simulated.simulation("clean-project", tmp_path / "home") as sim:
         real = tmp_path / "elsewhere"
-        real.mkdir()
         link = sim.home / folder
         link.parent.mkdir(parents=True, exist_ok=True)
+        if link.exists():
+            link.rename(real)
+        else:
+            real.mkdir()
         link.symlink_to(real)
         done = sim.npa("destroy", "--project", sim.alias, "--all", "--yes", "--json")
         assert done.code in (1, 2), done.out

@@ -269,10 +269,10 @@ async def test_a_phase_waits_for_its_own_consent(tmp_path: Path) -> None:
     await r.consent(toy.consent(r.plan, "agents"))
     running = asyncio.ensure_future(r.run())
     async with asyncio.timeout(5):
-        while "agents" not in statuses(tmp_path):  # noqa: ASYNC110 - it is the file that is watched
+        # The file is watched; what is on it reaches the phases that wait a moment later.
+        while "agents" not in statuses(tmp_path) or r.busy():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert r.waiting() == ["clusters"]
-    assert not r.busy()
     assert "mk8s-1" in cloud.read()["things"]
     await r.consent(toy.consent(r.plan, "clusters"))
     await r.consent(toy.consent(r.plan, "bucket"))
