@@ -88,19 +88,26 @@ def run(args: argparse.Namespace, output: Output) -> int:
 
 def _run(args: argparse.Namespace, output: Output) -> int:
     _check(args)
-    session = open_session(
-        Selection(args.project, "", args.project_id, args.tenant_id), new_plan=args.new_plan
-    )
+    session = _open(args)
     _note_labels(session, output)
     if not args.yes and not args.serve:
-        return _verified(session, output) if args.live else _plan(session, args, output)
-    if session.finished and not args.new_plan:
-        code = _verified(session, output, quiet_unless_clean=True)
+        return _verified(session, args, output) if args.live else _plan(session, args, output)
+    if args.plan and args.plan != session.plan.digest:
+        from engine.run.execution import changed_plan
+
+        raise Refused(changed_plan(session, args.plan, session.plan.digest))
+    if session.finished and not args.new_plan and not args.detach:
+        code = _verified(session, args, output, quiet_unless_clean=True)
         if code == 0:
             return 0
+        session = _open(args)  # clients belong to the loop that they were used in
     if args.detach:
         return _detach(args, session, output)
     return _execute(session, args, output)
+
+
+def _open(args: argparse.Namespace) -> Session:
+    return open_session(Selection(args.project, "", args.project_id, args.tenant_id), new_plan=args.new_plan)
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -116,6 +123,22 @@ def _check(args: argparse.Namespace) -> None:
             Refusal(
                 Reason.USAGE,
                 f"--keep {unknown[0]}: there is no such phase; they are {', '.join(PHASES)}",
+                "npa destroy --help",
+            )
+        )
+    if "final_audit" in args.keep:
+        raise Refused(
+            Refusal(
+                Reason.USAGE,
+                "--keep final_audit: without it nothing tells what is left",
+                "npa destroy --help",
+            )
+        )
+    if args.deadline is not None and not 0 < args.deadline < float("inf"):
+        raise Refused(
+            Refusal(
+                Reason.USAGE,
+                f"--deadline {args.deadline:g}: a positive number of seconds",
                 "npa destroy --help",
             )
         )
@@ -173,15 +196,17 @@ def _plan(session: Session, args: argparse.Namespace, output: Output) -> int:
         output.line("\nThe project is protected: every phase is held, and nothing of it is run.")
         return 0
     output.line("\nNothing was changed. To carry out exactly this plan:")
-    output.line(f"  {commandlines.destroy(who)} --plan {plan.digest}")
+    output.line(f"  {commandlines.destroy(who, keep)} --plan {plan.digest}")
     return 0
 
 
-def _verified(session: Session, output: Output, *, quiet_unless_clean: bool = False) -> int:
+def _verified(
+    session: Session, args: argparse.Namespace, output: Output, *, quiet_unless_clean: bool = False
+) -> int:
     """Look, change nothing, write nothing."""
     from engine.run.verify import verify
 
-    code, state, ran = asyncio.run(verify(session))
+    code, state, ran = asyncio.run(verify(session, keep=frozenset(args.keep), kept_is_fine=args.allow_kept))
     if code == 0 or not quiet_unless_clean:
         document = run_document(session.plan, state, ran, exit_code=code, journal=str(session.journal_path))
         document["operation_id"], document["receipt_id"] = session.operation_id, session.receipt_id
@@ -196,6 +221,7 @@ def _verified(session: Session, output: Output, *, quiet_unless_clean: bool = Fa
 
 
 def _detach(args: argparse.Namespace, session: Session, output: Output) -> int:
+    from engine.run import preflight
     from engine.run.detached import start
 
     rest = [
@@ -214,10 +240,11 @@ def _detach(args: argparse.Namespace, session: Session, output: Output) -> int:
     rest += ["--deadline", str(args.deadline)] if args.deadline else []
     for id in args.abandon_operation:
         rest += ["--abandon-operation", id, "--reason", args.reason]
+    preflight.unprotected(session)
     answer = start(rest, os.environ, session.roots.ours / "logs" / f"{session.operation_id}.log")
     if isinstance(answer, Refusal):
         raise Refused(answer)
-    watch = f"npa watch --project {session.identity.alias or session.identity.project_id}"
+    watch = commandlines.watch(session.identity)
     output.document(
         {
             **identity_document(session.identity),
@@ -259,17 +286,23 @@ def _execute(session: Session, args: argparse.Namespace, output: Output) -> int:
         survive_hangup=detached,
         patience=0.0 if session.settings.non_interactive or args.non_interactive else 600.0,
     )
+    output.identity = identity_document(session.identity)
     try:
         with follower(output) as seen:
             ran = asyncio.run(execute(session, terms, on_entry=seen.entry, on_open=opened))
-    except Unwritable as full:
-        raise Refused(
-            Refusal(
-                Reason.NO_RECEIPT,
-                f"{full.filename} could not be written ({full.strerror}); nothing further was begun, and what was in flight is in the journal",
-                commandlines.destroy(session.identity),
-            )
-        ) from full
+    except BaseException as ended:
+        # However it ends, what was changed is not denied: the state is the journal's, also where the file lags behind it.
+        newest = session.live.state.newest
+        output.mutated = newest is not None and newest.acted
+        if isinstance(ended, Unwritable):
+            raise Refused(
+                Refusal(
+                    Reason.NO_RECEIPT,
+                    f"{ended.filename} could not be written ({ended.strerror}); nothing further was begun, and what was in flight is in the journal",
+                    commandlines.destroy(session.identity),
+                )
+            ) from ended
+        raise
     document = run_document(
         ran.plan,
         ran.state,

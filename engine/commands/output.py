@@ -24,6 +24,10 @@ class Output:
         self._out = out or sys.stdout or _sink()
         self._err = err or sys.stderr or _sink()
         self._said = False
+        self.identity: Mapping[str, Any] = {}
+        """The identity fields of what this command is about, once they are known: a refusal carries them."""
+        self.mutated = False
+        """Whether something was changed, for a command that ends by a refusal after all."""
 
     @property
     def is_terminal(self) -> bool:
@@ -78,13 +82,13 @@ class Output:
         elif not self._said:
             self.document(
                 {
-                    **(identity or {}),
+                    **(identity or self.identity),
                     "schema_version": SCHEMA,
                     "result": result,
                     "reason_code": str(refusal.reason),
                     "message": refusal.sentence,
                     "next_command": refusal.next_command,
-                    "mutated": False,
+                    "mutated": self.mutated,
                     "exit_code": code,
                 }
             )

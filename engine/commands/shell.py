@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from engine.commands.output import Output, internal_error
 from engine.home.errors import RecordError
@@ -44,6 +44,10 @@ class Unparsable(Exception):
 
 class Parser(argparse.ArgumentParser):
     """argparse that raises instead of exiting: exit codes and stdout are not its business."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # What a script spells short today could mean another option tomorrow.
+        super().__init__(*args, **{**kwargs, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         raise Unparsable(f"{message}\n\n{self.format_usage().strip()}")

@@ -15,6 +15,7 @@ from engine.run.report import identity_document, run_document
 from engine.run.requests import Request, ask
 from engine.run.selection import Selection
 from engine.run.session import Session, open_session
+from engine.words import commandlines
 from engine.words.reasons import Reason, Refusal, Refused
 
 EVERY = 0.2
@@ -78,7 +79,7 @@ def _stop(session: Session, output: Output) -> int:
             )
         )
     ask(session.inbox, Request("stop", newest.id, getpass.getuser()))
-    watch = f"npa watch --project {session.identity.alias or session.identity.project_id}"
+    watch = commandlines.watch(session.identity)
     output.document(
         {
             **identity_document(session.identity),

@@ -34,6 +34,7 @@ class Lease:
     phase: str
     lifecycle: str
     owner_pid: int
+    owner_host: str
     holder_alive: bool
     acquired_at: str
     released_at: str
@@ -83,6 +84,7 @@ def parse_lease(document: Mapping[str, object], path: Path, project: str) -> Lea
         phase=found.text("phase"),
         lifecycle=found.text("lifecycle"),
         owner_pid=pid,
+        owner_host=found.text("owner_host"),
         holder_alive=alive(pid),
         acquired_at=found.text("acquired_at"),
         released_at=found.text("released_at"),

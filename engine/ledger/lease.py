@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -66,6 +67,13 @@ def held(
         lock = flocked(roots.lease_lock(project), root=roots.operations, kind=Kind.LEASES, wait=False)
         with lock:
             before = _before(roots, project)
+            known = {before.operation_id if before else "", *(j.operation_id for j in operations.journals)}
+            if unknown := sorted(adopt - known):
+                raise Refused(
+                    Refusal(
+                        Reason.UNKNOWN_ID, f"there is no operation {unknown[0]} to give up", "npa cleanup"
+                    )
+                )
             if before is not None:
                 _check(before, operations, identity, adopt)
             yield before
@@ -84,10 +92,15 @@ def _before(roots: Roots, project: str) -> Lease | None:
 
 def _check(lease: Lease, operations: Operations, identity: Identity, adopt: frozenset[str]) -> None:
     """The lock is ours. A lease that names an operation of another kind that did not end is for the operator to decide."""
-    if not lease.blocks(operations) or lease.operation_id in adopt or lease.resource_type in TEARDOWN_TYPES:
+    if not lease.blocks(operations) or lease.operation_id in adopt:
+        return
+    elsewhere = not lease.released and lives(lease.owner_pid, "", "", lease.owner_host) is None
+    if lease.resource_type in TEARDOWN_TYPES and not elsewhere:
         return
     state = "its process still runs" if lease.holder_alive else "its process is gone"
-    resume = " ".join(lease.resume_argv)
+    if elsewhere:  # no lock of ours reaches there, and no pid of ours says whether it lives
+        state = f"it ran on {lease.owner_host}, and nothing here can tell whether it still does"
+    resume = shlex.join(lease.resume_argv)
     sentence = (
         f"{identity.alias or identity.project_id} belongs to {lease.command or lease.operation_id}"
         f" (operation {lease.operation_id}, {lease.phase or 'unknown phase'}, since {lease.acquired_at}, pid {lease.owner_pid}):"
@@ -104,14 +117,15 @@ def _busy(lease: Lease | None, identity: Identity) -> Refusal:
     if lease is not None and not lease.released:
         who = f"{lease.command or lease.operation_id} (pid {lease.owner_pid}, since {lease.acquired_at})"
     name = identity.alias or identity.project_id
-    return Refusal(Reason.LEASE_HELD, f"{name} is being changed by {who}", f"npa watch --project {name}")
+    return Refusal(Reason.LEASE_HELD, f"{name} is being changed by {who}", commandlines.watch(identity))
 
 
 def lease_document(
     identity: Identity, fields: Mapping[str, str], acquired_at: str, released_at: str, holder: Holder
 ) -> dict[str, Any]:
     """The lease file as the CLI knows it, with what explains the holder better added. `fields`: operation_id, command, phase, lifecycle."""
-    argv = commandlines.destroy(identity).split()
+    argv = commandlines.destroy_argv(identity)
+    line = shlex.join(argv)
     document: dict[str, Any] = {
         "schema_version": "npa.project.lifecycle-lease.v1",
         "project_identity": identity.project_id,
@@ -124,9 +138,9 @@ def lease_document(
         "owner_host": holder.host,
         "acquired_at": acquired_at,
         "recovery_commands": {
-            "resume": " ".join(argv),
+            "resume": line,
             "resume_argv": argv,
-            "destroy": " ".join(argv),
+            "destroy": line,
             "destroy_argv": argv,
         },
         **fields,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,7 +38,8 @@ def document(
 ) -> Document:
     """The journal as it is to be. What others wrote stays; the recorded phase plan is never replaced."""
     phase, lifecycle, result = phase_of(run)
-    argv = commandlines.destroy(identity).split()
+    argv = commandlines.destroy_argv(identity, run.kept)
+    line = shlex.join(argv)
     base: Document = {
         "schema_version": SCHEMA,
         "operation_id": run.operation_id,
@@ -56,9 +58,9 @@ def document(
         "config_mutations": [],
         "events": [],
         "recovery_commands": {
-            "resume": " ".join(argv),
+            "resume": line,
             "resume_argv": argv,
-            "destroy": " ".join(argv),
+            "destroy": line,
             "destroy_argv": argv,
         },
         "preflight_plan": _preflight(identity, plan),

@@ -19,7 +19,7 @@ from engine.ledger.events import (
     Undone,
 )
 from engine.words.consent import Consent
-from engine.words.outcomes import Outcome, Verdict
+from engine.words.outcomes import Outcome, Status, Verdict
 from engine.words.plans import Part, Plan
 from engine.words.presence import Proof
 
@@ -47,6 +47,11 @@ class Run:
     retained: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """What a look-only target found that stays by design, a line each."""
     acted: bool = False
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The phases that were left because somebody said so; what only needs one of them is not among these."""
+        return tuple(p.phase for p in self.phases.values() if p.status is Status.KEPT and not p.blocked_by)
 
 
 @dataclass(slots=True)

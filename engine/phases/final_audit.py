@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from engine.ledger.events import Intended
 from engine.phases.shape import Cleared, Hand
 from engine.phases.survey import Provider, Survey, survey
 from engine.words.plans import Evidence, Ownership, Part, PhasePlan, Target
-from engine.words.presence import Proof, Ref, Sight
+from engine.words.presence import Proof, Ref, Resource, Sight
 from engine.words.reasons import Reason, Refusal
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ class Facts:
     workbenches: tuple[str, ...]
     unread: tuple[str, ...]
     command: str
+    kept: frozenset[str] = frozenset()
+    """Ids of what the operator chose to keep."""
 
 
 def decide(facts: Facts) -> Cleared[Facts] | Refusal:
@@ -33,7 +36,10 @@ def decide(facts: Facts) -> Cleared[Facts] | Refusal:
     if facts.survey.gaps:
         blind = "; ".join(f"{kind}: {why}" for kind, why in facts.survey.gaps.items())
         return Refusal(Reason.CANNOT_SEE, f"not everything could be listed: {blind}", facts.command)
-    left = [f"{r.ref.kind} {r.name or r.ref.id} ({r.ref.id})" for r in facts.survey.leftovers]
+    chosen = [r for r in facts.survey.leftovers if _belongs(r, facts.kept)]
+    left = [
+        f"{r.ref.kind} {r.name or r.ref.id} ({r.ref.id})" for r in facts.survey.leftovers if r not in chosen
+    ]
     left += [f"workbench {name}" for name in facts.workbenches]
     if left:
         more = f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else ""
@@ -46,16 +52,23 @@ def decide(facts: Facts) -> Cleared[Facts] | Refusal:
         f"{r.ref.kind} {r.name or r.ref.id} ({r.ref.id}): removed only with --delete-project"
         for r in facts.survey.retained
     ]
+    kept += [f"{r.ref.kind} {r.name or r.ref.id} ({r.ref.id}): kept by you" for r in chosen]
     return Cleared(facts, touches=("the project itself: removed only with --delete-project", *kept))
 
 
+def _belongs(resource: Resource, kept: frozenset[str]) -> bool:
+    """Whether it was kept, or is part of something that was."""
+    holders = (resource.ref.id, resource.parent, resource.labels.get("mk8s-cluster-id", ""))
+    return any(id in kept for id in holders if id)
+
+
 class FinalAudit:
-    """Built with the provider. Its one target is the project."""
+    """Built with the provider, and with what tells the ids that the operator keeps. Its one target is the project."""
 
     name = "final_audit"
 
-    def __init__(self, provider: Provider) -> None:
-        self._provider = provider
+    def __init__(self, provider: Provider, kept: Callable[[], frozenset[str]] = frozenset) -> None:
+        self._provider, self._kept = provider, kept
 
     def plan(self, records: Records) -> PhasePlan:
         id = records.project_id
@@ -79,7 +92,7 @@ class FinalAudit:
         seen = await survey(self._provider, target.id)
         command = f"npa destroy --project {target.detail.get('alias') or target.id} --all --yes"
         workbenches = tuple(target.detail.get("workbenches", "").split())
-        return decide(Facts(seen, workbenches, (), command))
+        return decide(Facts(seen, workbenches, (), command, self._kept()))
 
     async def act(self, target: Target, cleared: Cleared[Facts], hand: Hand) -> None:
         raise NotImplementedError("an audit changes nothing")

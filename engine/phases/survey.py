@@ -24,6 +24,10 @@ def surveyed_kinds(project_id: str) -> tuple[str, ...]:
     return tuple(kind for kind, row in KINDS.items() if row.way(project_id) is not None and kind != "project")
 
 
+DEFAULT_NETWORK = "default-network"
+"""What the provider calls the network that it makes with a project. A name that only begins so is somebody else's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Survey:
     """`items`: what is there; listings that lag were checked by id. `gaps`: kinds that could not be listed, and why."""
@@ -42,9 +46,7 @@ class Survey:
         return tuple(r for r in self.items if r not in kept)
 
     def _kept(self) -> list[Resource]:
-        networks = {
-            r.ref.id for r in self.items if r.ref.kind == "network" and r.name.startswith("default-network")
-        }
+        networks = {r.ref.id for r in self.items if r.ref.kind == "network" and r.name == DEFAULT_NETWORK}
         return [r for r in self.items if r.ref.kind in ("registry", "artifact") or _of_default(r, networks)]
 
 

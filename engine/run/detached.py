@@ -23,7 +23,8 @@ def start(arguments: Sequence[str], environ: Mapping[str, str], log: Path) -> st
     root = str(Path(__file__).resolve().parents[2])
     env = {**environ, "PYTHONPATH": os.pathsep.join(p for p in (root, environ.get("PYTHONPATH", "")) if p)}
     try:
-        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (log.parent.parent, log.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             child = subprocess.Popen(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 import uuid
@@ -89,18 +90,22 @@ async def execute(
     Raises `Refused` before anything was changed, `Unwritable` when the journal could no longer be kept.
     """
     if terms.digest and terms.digest != session.plan.digest:
-        raise Refused(
-            Refusal(
-                Reason.PLAN_CHANGED,
-                f"plan {terms.digest} is asked for, but the plan is {session.plan.digest} now; nothing was changed",
-                "npa destroy --project " + (session.identity.alias or session.identity.project_id) + " --all",
-            )
-        )
+        raise Refused(changed_plan(session, terms.digest, session.plan.digest))
     preflight.unprotected(session)
     await preflight.local(session)
     await preflight.login(session)
     with held(session.roots, session.identity, session.records.operations, terms.abandon):
         return await _run(session, terms, on_entry, on_open)
+
+
+def changed_plan(session: Session, wanted: str, now: str) -> Refusal:
+    """Only what was shown is run."""
+    name = session.identity.alias or session.identity.project_id
+    return Refusal(
+        Reason.PLAN_CHANGED,
+        f"plan {wanted} is asked for, but the plan is {now} now; nothing was changed",
+        shlex.join(["npa", "destroy", "--project", name, "--all"]),
+    )
 
 
 async def _run(
@@ -110,6 +115,8 @@ async def _run(
     try:
         resumed = None if terms.new_plan else journal.state.resumable("destroy")
         plan = relabelled(resumed.plan, session.identity) if resumed else session.plan
+        if plan.digest != session.plan.digest:  # somebody began another run between our reading and our lock
+            raise Refused(changed_plan(session, session.plan.digest, plan.digest))
         if resumed:
             journal.run = resumed.id
         elif terms.new_plan and (old := journal.state.resumable("destroy")):
@@ -165,7 +172,11 @@ async def _drive(
         everything = tuple(p.phase for p in runner.plan.phases)
         await runner.consent(Consent(runner.plan.digest, everything, 3, terms.by))
     ear = asyncio.ensure_future(attend(runner, journal, session.inbox, session.clock))
-    alarm = asyncio.ensure_future(_deadline(session, runner, terms.deadline)) if terms.deadline else None
+    alarm = (
+        asyncio.ensure_future(_deadline(session, runner, terms.deadline))
+        if terms.deadline is not None
+        else None
+    )
     try:
         with _signals(runner, journal, hangup_ends=not terms.survive_hangup):
             code = await runner.run()

@@ -22,6 +22,7 @@ from engine.phases.shape import Phase
 from engine.phases.storage_iam import StorageIam
 from engine.phases.workflows import Workflows
 from engine.run.clients import Clients
+from engine.words.outcomes import Status
 from engine.words.presence import Unknown
 
 
@@ -48,6 +49,21 @@ def build_phases(records: Records, clients: Clients, state: Callable[[], State])
         StorageIam(roots, nebius),
         LocalCleanup(roots, clock, state),
         ForgetAlias(roots, nebius, clock),
-        FinalAudit(nebius),
+        FinalAudit(nebius, lambda: _kept_ids(state())),
     ]
     return {phase.name: phase for phase in built}
+
+
+def _kept_ids(state: State) -> frozenset[str]:
+    """Ids of all parts of the phases that the newest run keeps, or does not begin because of one that it keeps."""
+    run = state.newest
+    if run is None:
+        return frozenset()
+    kept = {ended.phase for ended in run.phases.values() if ended.status is Status.KEPT}
+    return frozenset(
+        part.ref.id
+        for phase, target in run.plan.targets()
+        if phase.phase in kept and phase.wants == "absent"
+        for part in target.parts
+        if part.ref.id != run.plan.identity.project_id
+    )

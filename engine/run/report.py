@@ -140,7 +140,7 @@ def _ran(plan: Plan, phase: PhasePlan, state: State, run: Run) -> Document:
     status = ended.status if ended else Status.CANCELLED
     targets = [_outcome(phase, t, state, run.outcomes.get(t.key)) for t in phase.targets]
     commands = [c for t in phase.targets if (c := commandlines.for_target(plan.identity, t))]
-    recovery = [] if status is Status.COMPLETED else [commandlines.destroy(plan.identity).split()]
+    recovery = [] if status is Status.COMPLETED else [commandlines.destroy_argv(plan.identity, run.kept)]
     began, finished = run.began.get(phase.phase, ""), run.finished.get(phase.phase, "")
     return {
         "phase": phase.phase,

@@ -18,6 +18,7 @@ from engine.ledger.journal import Journal, Unwritable
 from engine.phases.shape import Cleared, Phase
 from engine.run.gate import Gate, finish
 from engine.run.hand import Projector, RunnerHand
+from engine.words import commandlines
 from engine.words.consent import Consent
 from engine.words.outcomes import CONVERGED, Outcome, Status, Verdict, exit_code, fold_phase
 from engine.words.phases import PHASES, after, needs
@@ -104,12 +105,12 @@ class Runner:
         self._kept: set[str] = set()
         for phase in keep:
             self.keep_phase(phase)
+        if self._kept and "local_cleanup" in self._decided:
+            self.keep_phase("local_cleanup")  # its records serve what is kept
         self._ended: dict[str, asyncio.Future[Status]] = {}
         self._reasons: list[Reason] = []
         self._pausing: asyncio.Task[bool] | None = None
-        self._resume_command = (
-            f"npa destroy --project {plan.identity.alias or plan.identity.project_id} --all --yes"
-        )
+        self._resume_command = commandlines.destroy(plan.identity, keep)
 
     # -- what the faces ask for -------------------------------------------------------------------------------------
 

@@ -93,6 +93,14 @@ def _named(index: ProjectIndex, wanted: Selection) -> tuple[str, str]:
     _check_readable(index)
     if not name or name in index.known_ids:
         id = wanted.project_id or name
+        if name and name != id:
+            raise Refused(
+                Refusal(
+                    Reason.IDENTITY_CONFLICT,
+                    f"--project says {name} and --project-id says {id}",
+                    f"npa destroy --project {id} --all",
+                )
+            )
         if id not in index.known_ids:
             raise Refused(
                 Refusal(

@@ -18,7 +18,9 @@ class _NoRecords:
         return
 
 
-async def verify(session: Session) -> tuple[int, State, Run]:
+async def verify(
+    session: Session, *, keep: frozenset[str] = frozenset(), kept_is_fine: bool = False
+) -> tuple[int, State, Run]:
     """Look at every target of the session's plan, twice where it is gone. Exit code, and the state and run to report from."""
     journal = Journal(None, session.resumes or "verification", session.clock)
     runner = Runner(
@@ -29,6 +31,8 @@ async def verify(session: Session) -> tuple[int, State, Run]:
         _NoRecords(),
         Opening("verify", session.operation_id, session.receipt_id),
         pace=Pace(least=LEAST_DEADLINE),
+        keep=keep,
+        kept_is_fine=kept_is_fine,
         dry=True,
     )
     try:

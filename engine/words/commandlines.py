@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
 from engine.words.identity import Identity
 from engine.words.plans import Target
 
 
 def selector(identity: Identity) -> list[str]:
-    """How a command is aimed at this project: by alias while it is configured, by receipt after it was forgotten."""
-    if identity.forgotten and identity.receipt_id:
-        return ["--receipt", identity.receipt_id]
+    """How a command is aimed at this project: by alias while it is configured, by id after it was forgotten."""
+    if identity.forgotten:
+        return ["--project", identity.project_id]
     return ["--project", identity.alias or identity.project_id]
 
 
-def destroy(identity: Identity) -> str:
-    """The command that goes on with the whole plan."""
-    return shlex.join(["npa", "destroy", *selector(identity), "--all", "--yes"])
+def destroy_argv(identity: Identity, keep: Iterable[str] = ()) -> list[str]:
+    """The command that goes on with the whole plan, and leaves what was to be left."""
+    kept = [word for phase in sorted(keep) for word in ("--keep", phase)]
+    return ["npa", "destroy", *selector(identity), "--all", "--yes", *kept]
+
+
+def destroy(identity: Identity, keep: Iterable[str] = ()) -> str:
+    """The same for a shell."""
+    return shlex.join(destroy_argv(identity, keep))
+
+
+def watch(identity: Identity) -> str:
+    """The command that follows a run."""
+    return shlex.join(["npa", "watch", *selector(identity)])
 
 
 def for_target(identity: Identity, target: Target) -> list[str]:

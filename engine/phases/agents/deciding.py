@@ -114,7 +114,16 @@ def _differs(facts: Facts) -> str:
     for part in facts.proven:
         if part.parent != detail["project_id"]:
             return f"{part.ref.id} lies in {part.parent}, not in {detail['project_id']}"
+        if _of_another_operation(facts, part):
+            return f"{part.ref.id} carries the label of operation {part.labels[LABEL]}, not of {detail['operation_id']}"
     return ""
+
+
+def _of_another_operation(facts: Facts, resource: Resource) -> bool:
+    """Whether the provider shows another operation's label on it: then a record that names it, or a VM that has it attached, is wrong."""
+    operation, label = facts.target.detail.get("operation_id", ""), resource.labels.get(LABEL, "")
+    own = {operation, *facts.target.detail.get("elsewhere", "").split()}
+    return bool(operation and label and label not in own)
 
 
 def found(facts: Facts) -> tuple[Part, ...]:
@@ -139,7 +148,7 @@ def found(facts: Facts) -> tuple[Part, ...]:
     for vm in facts.machines:
         part_of = Ownership(Evidence.PART_OF, vm.ref.id, "attached disks")
         for disk in _named(facts, vm, "disk", "disks", "managed_disks"):
-            if not _shared(disk, ours):
+            if not _shared(disk, ours) and not _of_another_operation(facts, disk):
                 take(disk, part_of)
         for address in _named(facts, vm, "allocation", "allocations"):
             if address.attrs.get("static") != "1":
