@@ -27,7 +27,7 @@ demo: setup ## the console on the simulator; without a terminal the same teardow
 	fi
 
 test: setup ## all tests
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore tests/console
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --ignore tests/console
 	$(BIN)/python -m pytest -q tests/console
 
 lint: setup ## ruff, mypy --strict, the allowed imports

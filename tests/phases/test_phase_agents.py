@@ -118,6 +118,7 @@ def plan(tmp_path: Path, **documents: Any) -> tuple[Target, ...]:
         (facts(replace(vm(), parent="project-e00x"), *ALL[1:]), "wrong_identity"),
         (facts(*ALL[:-2], replace(NETWORK[3], parent="project-e00x"), DEFAULT), "wrong_identity"),
         (facts(*ALL, replace(DISKS[1], attrs={**DISKS[1].attrs, "forbid_deletion": "1"})), "content_held"),
+        (facts(*ALL, replace(DISKS[0], labels={"npa-operation-id": "agent-of-bob"})), "wrong_identity"),
         (facts(namesakes=(thing("network", "vpcnetwork-e00namesake", f"{NAME}-network"),)), "not_owned"),
     ],
 )  # fmt: skip
@@ -154,6 +155,14 @@ def test_a_disk_of_two_machines_and_a_reserved_address_stay_and_are_named() -> N
     assert sorted(line for line in cleared.touches if line.startswith("!")) == [
         "! address 203.0.113.9/32 stays: reserved, in no record", "! disk data stays: another VM has it attached"
     ]  # fmt: skip
+
+
+def test_an_attached_disk_of_another_operation_stays_and_is_named() -> None:
+    foreign = replace(DISKS[1], labels={"npa-operation-id": "agent-of-bob"})
+    cleared = decide(facts(*ALL, foreign))
+    assert isinstance(cleared, Cleared)
+    assert foreign.ref not in {p.ref for p in cleared.found}
+    assert "! disk data stays: it carries the label of operation agent-of-bob" in cleared.touches
 
 
 def test_parts_go_in_their_order_and_what_goes_along_is_never_asked_for() -> None:

@@ -209,7 +209,15 @@ def _touches(facts: Facts, parts: tuple[Part, ...]) -> tuple[str, ...]:
         lines.append(f"{what} {part.name or part.ref.id}{f', {size} GiB,' if size else ''} goes with it")
     for vm in facts.machines:
         stays = [d for d in _named(facts, vm, "disk", "disks") if d.ref not in known]
-        lines += [f"! disk {d.name or d.ref.id} stays: another VM has it attached" for d in stays]
+        lines += [
+            f"! disk {d.name or d.ref.id} stays: "
+            + (
+                f"it carries the label of operation {d.labels[LABEL]}"
+                if _of_another_operation(facts, d)
+                else "another VM has it attached"
+            )
+            for d in stays
+        ]
         reserved = [a for a in _named(facts, vm, "allocation", "allocations") if a.ref not in known]
         lines += [
             f"! address {a.attrs.get('ip') or a.ref.id} stays: reserved, in no record" for a in reserved
