@@ -28,7 +28,8 @@ demo: setup ## the console on the simulator; without a terminal the same teardow
 
 test: setup ## all tests
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --ignore tests/console
-	$(BIN)/python -m pytest -q tests/console
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/console --ignore tests/console/snapshots
+	$(BIN)/python -m pytest -q tests/console/snapshots
 
 lint: setup ## ruff, mypy --strict, the allowed imports
 	$(BIN)/ruff check .

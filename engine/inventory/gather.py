@@ -18,9 +18,9 @@ OnSource = Callable[[SourceReport], None]
 
 FREE = frozenset({
     "access_key", "access_permit", "group", "group_membership", "service_account", "network", "subnet", "security_group",
-    "security_rule", "route_table", "route",
+    "security_rule", "route_table", "route", "artifact",
 })  # fmt: skip
-"""Kinds that the provider does not bill."""
+"""Kinds that the provider does not bill by themselves; an artifact's bytes are billed with its registry."""
 
 
 class Provider(Protocol):
