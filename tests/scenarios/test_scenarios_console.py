@@ -39,11 +39,10 @@ def consent(screen: Terminal, alias: str) -> None:
         screen.press(ESCAPE)
         screen.read(1.0)
         return
-    if asks == "Press y":
-        screen.press("y")
-    else:
-        badge = screen.line("CANNOT BE UNDONE") or screen.line("CAN BE RECREATED")
-        number = re.findall(r"(\d+) [a-zA-Z]", badge.partition("CAN")[0])[-1]
+    title = screen.line("CANNOT BE UNDONE") or screen.line("CAN BE RECREATED")
+    keys = "y" if asks == "Press y" else ENTER
+    if asks != "Press y":
+        number = re.findall(r"(\d+) [a-zA-Z]", title.partition("CAN")[0])[-1]
         screen.press(alias if "alias" in asks else number)
         if screen.until("✓ matches", "look again") == "look again":
             screen.press(ESCAPE)
@@ -51,11 +50,11 @@ def consent(screen: Terminal, alias: str) -> None:
             return
         screen.press(ENTER)
         screen.read(BUTTON_IS_DEAF)
-        screen.press(ENTER)
-    ends = time.monotonic() + 20
-    while any(words in screen.text for words in DIALOG):
+    ends = time.monotonic() + 30
+    while title in screen.text:
         assert time.monotonic() < ends, screen.text
-        screen.read(0.1)
+        screen.press(keys)  # on a busy machine the button may be deaf for longer
+        screen.read(BUTTON_IS_DEAF)
 
 
 def carry_on(screen: Terminal, sim: simulated.Simulation, seconds: float = 150.0) -> None:
