@@ -7,9 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.run.protection import config_file
-
-APP = "npa-tui"
+from engine.run.protection import APP, config_file
 
 
 def state_folder() -> Path:

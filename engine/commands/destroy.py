@@ -157,11 +157,10 @@ def _note_labels(session: Session, output: Output) -> None:
 
 
 def _plan(session: Session, args: argparse.Namespace, output: Output) -> int:
-    from engine.run.protection import protected
+    from engine.run.preflight import protected_as
 
     plan, keep = session.plan, frozenset(args.keep)
-    names = {session.identity.project_id, session.identity.alias, *session.records.aliases}
-    held = bool(names & protected(session.settings.environ))
+    held = bool(protected_as(session))
     if output.mode != "text":
         document = plan_document(plan, kept=keep)
         document["protected"] = held

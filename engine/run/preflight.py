@@ -17,15 +17,20 @@ LEAST_FREE = 16 << 20
 """Bytes that journal and receipts may need; a run must not find the disk full half-way."""
 
 
+def protected_as(session: Session) -> str:
+    """Under which of its names somebody has set the project aside; empty when under none. Raises `Refused`."""
+    names = {session.identity.project_id, session.identity.alias, *session.records.aliases}
+    return min(names & protected(session.settings.environ), default="")
+
+
 def unprotected(session: Session) -> None:
     """Raises `Refused` for a project that somebody has set aside, under any of its names."""
-    names = {session.identity.project_id, session.identity.alias, *session.records.aliases}
-    if held := sorted(names & protected(session.settings.environ)):
+    if held := protected_as(session):
         raise Refused(
             Refusal(
                 Reason.PROTECTED,
-                f"{held[0]} is protected: its plan is shown and nothing of it is run",
-                f"take {held[0]} out of `protected` in {config_file(session.settings.environ)}",
+                f"{held} is protected: its plan is shown and nothing of it is run",
+                f"take {held} out of `protected` in {config_file(session.settings.environ)}",
             )
         )
 

@@ -42,28 +42,9 @@ def for_target(identity: Identity, target: Target) -> list[str]:
                 if d.get("run_id")
                 else []
             )
-        case "agents":
-            return [
-                "npa",
-                "agent",
-                "destroy",
-                *who,
-                "--name",
-                d.get("agent_name", target.name),
-                "--yes",
-                "--json",
-            ]
-        case "agent_iam":
-            return [
-                "npa",
-                "agent",
-                "destroy",
-                *who,
-                "--name",
-                d.get("agent_name", "agent"),
-                "--yes",
-                "--json",
-            ]
+        case "agents" | "agent_iam":  # an account goes with the agents that it was made for
+            name = d.get("agent_name", target.name if target.phase == "agents" else "agent")
+            return ["npa", "agent", "destroy", *who, "--name", name, "--yes", "--json"]
         case "controller":
             return [
                 "npa", "skypilot", "cleanup-controller", *who, "--project-id", identity.project_id, "--context", d.get("context", ""),
